@@ -1,0 +1,19 @@
+# What rolling-kv adds to libllama. Included at the end of src/CMakeLists.txt.
+set(RKV_DIR ${CMAKE_CURRENT_LIST_DIR})
+
+set(RKV_LLAMA_SOURCES
+    ${RKV_DIR}/src/rkv-abi.cpp
+    ${RKV_DIR}/src/rkv-shim-context.cpp
+    ${RKV_DIR}/src/rkv-shim-guard.cpp
+    ${RKV_DIR}/src/rkv-shim-memory.cpp
+    ${RKV_DIR}/src/rkv-shim-model.cpp
+    ${RKV_DIR}/src/rkv-shim-sampler.cpp
+    ${RKV_DIR}/src/rkv-shim-state.cpp
+    ${RKV_DIR}/src/rkv-shim-text.cpp
+)
+
+target_sources(llama PRIVATE ${RKV_LLAMA_SOURCES})
+target_include_directories(llama PUBLIC ${RKV_DIR}/include)
+
+# One object per file of ours, so that editing one recompiles one.
+set_source_files_properties(${RKV_LLAMA_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -1,0 +1,60 @@
+//! From a checkout of this project and upstream's source package to libraries that can be linked: find, verify, patch,
+//! overlay, build, bind.
+//!
+//! A build script is these steps and nothing else:
+//!
+//! ```no_run
+//! use rolling_kv_stage::{Failure, Plan};
+//!
+//! fn main() -> Result<(), Failure> {
+//!     let plan = Plan::from_env()?;
+//!     let tree = plan.stage()?;
+//!     let libs = tree.compile(&[])?;
+//!     libs.bind("bindings.rs".as_ref())?;
+//!     libs.print_cargo_metadata();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Everything lies in `<target>/rolling-kv/<name>/`: `src/` (the staged tree, complete or absent), `build/` (cmake's),
+//! `link/` (see [`stub`]), `stamp.json` and `build.log`. One such folder serves debug, release, check and dependent packages.
+
+pub mod bindings;
+pub mod check;
+pub mod checkout;
+mod command;
+mod compose;
+mod cpu;
+pub mod env;
+mod error;
+pub mod event;
+pub mod extract;
+pub mod fetch;
+mod fsx;
+mod git;
+pub mod glob;
+pub mod hash;
+pub mod header;
+pub mod hooks;
+pub mod lock;
+pub mod native;
+mod options;
+pub mod overlay;
+mod parse;
+pub mod patch;
+mod plan;
+mod refresh;
+pub mod series;
+pub mod source;
+pub mod stamp;
+pub mod stub;
+pub mod target;
+pub mod tools;
+pub mod tree;
+mod upstream;
+pub mod walk;
+
+pub use error::{Error, Failure, Result};
+pub use event::{Event, Reporter};
+pub use plan::{Built, Plan, Staged, Variant};
+pub use upstream::{Repo, Upstream};

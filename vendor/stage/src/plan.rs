@@ -1,0 +1,378 @@
+//! The steps from a checkout of this project to libraries that can be linked.
+
+use crate::env::{self, Env};
+use crate::error::{Error, IoContext, Result};
+use crate::event::{Event, Reporter};
+use crate::lock::Lock;
+use crate::native::Native;
+use crate::overlay::Overlay;
+use crate::series::Series;
+use crate::source::{self, Fetch, SourceTree};
+use crate::stamp::Stamp;
+use crate::tools::{Search, Toolchain};
+use crate::upstream::{Repo, Upstream};
+use crate::{bindings, hash, options, stub, target, tree};
+use std::path::{Path, PathBuf};
+
+/// Which tree is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// With our patches and kernels.
+    Patched,
+    /// As upstream has it, to compare with. Its one CPU module has the instruction sets that the patched build would choose on
+    /// this machine.
+    Stock,
+}
+
+/// The libraries that Rust code is linked with, in the order in which they need each other.
+const LINKED: [&str; 3] = ["llama", "ggml", "ggml-base"];
+
+/// What is to be built and where; nothing has been done yet.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    repo: Repo,
+    upstream: Upstream,
+    variant: Variant,
+    cuda: bool,
+    fetch: Fetch,
+    dir: PathBuf,
+    env: Env,
+    search: Search,
+    reporter: Reporter,
+    emit: bool,
+}
+
+impl Plan {
+    /// For a build script: the package's folder, features and variables as cargo gives them. What takes long is announced as
+    /// a cargo warning.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for another target than this machine; [`Error::Upstream`].
+    pub fn from_env() -> Result<Self> {
+        let env = Env::from_process();
+        let cargo = |name: &str| {
+            let reason = "is not set; this is meant for a build script that cargo runs".to_owned();
+            env.text(name).map(str::to_owned).ok_or(Error::Env {
+                name: name.to_owned(),
+                reason,
+            })
+        };
+        let (host, triple) = (cargo("HOST")?, cargo("TARGET")?);
+        if host != triple {
+            return Err(Error::Unsupported {
+                what: format!("building for {triple} on {host}"),
+            });
+        }
+        let root = PathBuf::from(cargo("CARGO_MANIFEST_DIR")?);
+        let target = target::from_out_dir(Path::new(&cargo("OUT_DIR")?), &root);
+        let mut plan = Self::new(&root, &target, Variant::Patched, env)?;
+        plan.cuda = plan.env.get("CARGO_FEATURE_CUDA").is_some();
+        plan.emit = true;
+        plan.reporter = Reporter::new(|event| {
+            if let Event::FetchStarted { package, bytes } = event {
+                println!(
+                    "cargo::warning=no llama.cpp tree found: fetching {package} ({} MB) with pip",
+                    bytes / 1_000_000
+                );
+            }
+        });
+        Ok(plan)
+    }
+
+    /// For the checkout at `root`, with cargo's target folder at `target`; no features.
+    ///
+    /// # Errors
+    /// [`Error::Upstream`].
+    pub fn for_repo(root: &Path, target: &Path, variant: Variant) -> Result<Self> {
+        Self::new(root, target, variant, Env::from_process())
+    }
+
+    /// [`Plan::for_repo`] in another environment than that of this process.
+    ///
+    /// # Errors
+    /// [`Error::Upstream`]; [`Error::Unsupported`] on Windows.
+    pub fn new(root: &Path, target: &Path, variant: Variant, env: Env) -> Result<Self> {
+        if cfg!(windows) {
+            return Err(Error::Unsupported {
+                what: "Windows".to_owned(),
+            });
+        }
+        let repo = Repo::new(root);
+        let target = std::path::absolute(target).at("look at", target)?;
+        Ok(Self {
+            upstream: Upstream::read(&repo)?,
+            variant,
+            cuda: false,
+            fetch: if env.text("CARGO_NET_OFFLINE") == Some("true") {
+                Fetch::Never
+            } else {
+                Fetch::Allowed
+            },
+            dir: target.join("rolling-kv"),
+            search: Search::new(env.clone(), root, &target),
+            reporter: Reporter::default(),
+            emit: false,
+            repo,
+            env,
+        })
+    }
+
+    /// With the CUDA module as well.
+    #[must_use]
+    pub fn with_cuda(mut self, cuda: bool) -> Self {
+        self.cuda = cuda;
+        self
+    }
+
+    /// Sends events to `reporter`.
+    #[must_use]
+    pub fn with_reporter(mut self, reporter: Reporter) -> Self {
+        self.reporter = reporter;
+        self
+    }
+
+    /// Whether the tree may be fetched; by default it may unless `CARGO_NET_OFFLINE` is `true`.
+    #[must_use]
+    pub fn with_fetch(mut self, fetch: Fetch) -> Self {
+        self.fetch = fetch;
+        self
+    }
+
+    /// Also looks for tools in `dir`, laid out as `cargo xtask setup` does it.
+    #[must_use]
+    pub fn with_tool_dir(mut self, dir: &Path) -> Self {
+        self.search.tool_dirs.push(dir.to_owned());
+        self
+    }
+
+    /// The folder of the staged tree, its build and its stamp.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        let mut name = if self.cuda { "cpu-cuda" } else { "cpu" }.to_owned();
+        if let Some(path) = self.env.get("ROLLING_KV_LLAMA_DIR") {
+            name.push('-');
+            name.push_str(&hash::bytes_sha256(path.as_encoded_bytes())[..8]);
+        }
+        if self.variant == Variant::Stock {
+            name.push_str("-stock");
+        }
+        self.dir.join(name)
+    }
+
+    /// Finds, verifies, copies and patches the tree and lays `kernels/` over it; or, where that was done before with the same
+    /// patches, brings only `kernels/` up to date. Waits for another process that is at it.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the tree, the patches or the overlay; what was staged before stays.
+    pub fn stage(&self) -> Result<Staged> {
+        self.print_watched();
+        let dir = self.dir();
+        let lock = Lock::take(&dir, &self.reporter)?;
+        tree::recover(&dir)?;
+        let source = source::find_with(
+            &self.repo,
+            &self.upstream,
+            self.fetch,
+            &self.env,
+            &self.reporter,
+        )?;
+        let series = match self.variant {
+            Variant::Patched => Some(Series::read(&self.repo.patches())?),
+            Variant::Stock => None,
+        };
+        let stamp = Stamp::new(&self.upstream, &source, series.as_ref())?;
+        let kernels = self.repo.kernels();
+        let overlay = series.as_ref().map(|_| Overlay {
+            kernels: &kernels,
+            stamp: &stamp.text,
+        });
+        let root = dir.join(tree::DIR);
+        if Stamp::read(&dir).as_ref() != Some(&stamp) || !root.is_dir() {
+            self.reporter.send(Event::Staging);
+            Stamp::remove(&dir)?;
+            tree::stage(&dir, &self.request(&source, series.as_ref(), overlay))?;
+            stamp.write(&dir)?;
+        }
+        if let Some(overlay) = overlay {
+            overlay.sync(&root)?;
+        }
+        Ok(Staged {
+            plan: self.clone(),
+            dir,
+            root,
+            stamp,
+            lock,
+        })
+    }
+
+    fn request<'a>(
+        &'a self,
+        source: &'a SourceTree,
+        series: Option<&'a Series>,
+        overlay: Option<Overlay<'a>>,
+    ) -> tree::Request<'a> {
+        let tree_sha256 = source.pinned(&self.upstream);
+        tree::Request {
+            source: &source.path,
+            exclude: &self.upstream.exclude,
+            tree_sha256,
+            series,
+            overlay,
+        }
+    }
+
+    /// Tells cargo what a build script depends on, first of all, so that it also holds where a later step fails.
+    fn print_watched(&self) {
+        if !self.emit {
+            return;
+        }
+        let files = [
+            self.repo.patches(),
+            self.repo.kernels(),
+            self.repo.upstream_file(),
+            self.repo.vendored().join("CMakeLists.txt"),
+        ];
+        for path in files {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+        if let Some(path) = self.env.path("ROLLING_KV_LLAMA_DIR") {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+        for name in env::WATCHED {
+            println!("cargo::rerun-if-env-changed={name}");
+        }
+    }
+}
+
+/// A staged tree. Holds the lock of its folder: drop it before running cargo on this project.
+#[derive(Debug)]
+pub struct Staged {
+    plan: Plan,
+    dir: PathBuf,
+    root: PathBuf,
+    stamp: Stamp,
+    lock: Lock,
+}
+
+impl Staged {
+    /// The root of the tree.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What the tree was made of.
+    #[must_use]
+    pub fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    /// Builds `targets` of upstream's cmake files, and the libraries that Rust code is linked with; none of `targets` means
+    /// only those. Gives the lock back at the end.
+    ///
+    /// # Errors
+    /// [`Error::Tool`] for what is missing, [`Error::Command`] with the last lines of the log.
+    pub fn compile(&self, targets: &[&str]) -> Result<Built> {
+        let tools = Toolchain::find(&self.plan.search)?;
+        let log = self.dir.join("build.log");
+        std::fs::write(&log, "").at("write", &log)?;
+        let native = Native {
+            source: self.root.clone(),
+            build: self.dir.join("build"),
+            log: log.clone(),
+            options: options::all(
+                &self.plan.repo,
+                &self.plan.upstream,
+                self.plan.variant,
+                self.plan.cuda,
+                &self.plan.env,
+            )?,
+            tree: self.stamp.text.clone(),
+            jobs: self
+                .plan
+                .env
+                .text("NUM_JOBS")
+                .and_then(|jobs| jobs.parse().ok()),
+        };
+        native.configure(&tools, &self.plan.reporter)?;
+        let mut all = vec!["llama", "ggml-cpu"];
+        if self.plan.cuda {
+            all.push("ggml-cuda");
+        }
+        all.extend(
+            targets
+                .iter()
+                .copied()
+                .filter(|target| !LINKED.contains(target)),
+        );
+        native.build(&tools, &all, &self.plan.reporter)?;
+        let built = Built {
+            bin: native.build.join("bin"),
+            link: self.dir.join("link"),
+            root: self.root.clone(),
+            stamp: self.stamp.clone(),
+            plan: self.plan.clone(),
+            tools,
+        };
+        if cfg!(target_os = "linux") {
+            for name in LINKED {
+                stub::make(&built.tools, &built.bin, &built.link, name, &log)?;
+            }
+        }
+        Ok(built)
+    }
+
+    /// Gives the lock back without building.
+    pub fn release(self) -> PathBuf {
+        drop(self.lock);
+        self.root
+    }
+}
+
+/// Libraries and programs.
+#[derive(Debug, Clone)]
+pub struct Built {
+    bin: PathBuf,
+    link: PathBuf,
+    root: PathBuf,
+    stamp: Stamp,
+    plan: Plan,
+    tools: Toolchain,
+}
+
+impl Built {
+    /// The folder of the libraries, backend modules and programs.
+    #[must_use]
+    pub fn bin_dir(&self) -> &Path {
+        &self.bin
+    }
+
+    /// Writes the Rust declarations to `out`. See [`bindings::generate`] for its effect on the environment.
+    ///
+    /// # Errors
+    /// [`Error::Bind`].
+    pub fn bind(&self, out: &Path) -> Result<()> {
+        bindings::generate(&self.tools, &self.root, out)
+    }
+
+    /// Tells cargo how to link, and dependent packages where things are.
+    pub fn print_cargo_metadata(&self) {
+        let origin = self.plan.env.text("ROLLING_KV_LINK") == Some("origin");
+        let link = if origin || cfg!(target_os = "macos") {
+            &self.bin
+        } else {
+            &self.link
+        };
+        println!("cargo::rustc-link-search=native={}", link.display());
+        for name in LINKED {
+            println!("cargo::rustc-link-lib=dylib={name}");
+        }
+        println!("cargo::metadata=lib_dir={}", self.bin.display());
+        println!(
+            "cargo::metadata=include_dir={}",
+            self.root.join("rkv/include").display()
+        );
+        println!("cargo::rustc-env=ROLLING_KV_LIB_DIR={}", self.bin.display());
+        println!("cargo::rustc-env=ROLLING_KV_STAMP={}", self.stamp.text);
+    }
+}
