@@ -32,7 +32,7 @@ pub struct Opened {
 /// Where the work tree lies by default.
 #[must_use]
 pub fn default_dir(target: &Path) -> PathBuf {
-    target.join("rolling-kv/open")
+    target.join(crate::plan::DIR).join("open")
 }
 
 /// Makes the work tree `dir`. `kernels/` is linked into it where our files lie in the staged tree, and ignored by git.

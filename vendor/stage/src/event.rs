@@ -45,7 +45,9 @@ pub enum Event {
 
 /// Where events go. Cheap to clone; silent by default.
 #[derive(Clone, Default)]
-pub struct Reporter(Option<Arc<dyn Fn(&Event) + Send + Sync>>);
+pub struct Reporter(Option<Arc<Sink>>);
+
+type Sink = dyn Fn(&Event) + Send + Sync;
 
 impl Reporter {
     /// Calls `sink` for every event, on the thread that does the work.

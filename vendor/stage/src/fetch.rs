@@ -1,12 +1,12 @@
 //! Gets upstream's source archive with pip, and the tree out of it, into a folder of the user's.
 
-use crate::env::Env;
+use crate::env::{Env, is_program};
 use crate::error::{Error, IoContext, Result};
 use crate::event::{Event, Reporter};
 use crate::upstream::Upstream;
 use crate::{command, extract, fsx, hash, lock};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const TEMPORARY: &str = "fetch-tmp-";
@@ -68,7 +68,7 @@ fn unpacked(
     fsx::remove_stale(cache, TEMPORARY)?;
     let archive = archive(upstream, cache, env, reporter)?;
     let temporary =
-        fsx::Temporary::create(cache.join(format!("{TEMPORARY}{}", std::process::id())))?;
+        fsx::Temporary::create(cache.join(format!("{TEMPORARY}tree-{}", std::process::id())))?;
     extract::tree(&archive, upstream, temporary.path(), reporter)?;
     let found = hash::tree_sha256(temporary.path())?;
     Ok((temporary, found))
@@ -89,22 +89,18 @@ fn archive(upstream: &Upstream, cache: &Path, env: &Env, reporter: &Reporter) ->
     });
     let temporary =
         fsx::Temporary::create(cache.join(format!("{TEMPORARY}{}", std::process::id())))?;
-    download(upstream, temporary.path(), env, reporter)?;
-    let file = temporary.path().join(&upstream.file);
-    if !file.is_file() {
-        let reason = format!("pip did not leave a file {}", upstream.file);
-        return Err(Error::Fetch {
-            package: upstream.title(),
-            reason,
-        });
-    }
+    let file = download(upstream, temporary.path(), env, reporter)?;
     hash::require(&file, &upstream.sha256, hash::file_sha256(&file)?)?;
     std::fs::rename(&file, &place).at("rename", &file)?;
     Ok(place)
 }
 
-/// Runs pip, and reports how the archive grows in pip's own temporary folder.
-fn download(upstream: &Upstream, dir: &Path, env: &Env, reporter: &Reporter) -> Result<()> {
+/// Runs pip in the empty folder `dir`, and returns where the archive lies in it.
+///
+/// pip would go on to unpack the archive and to ask its build system for the package's name, which takes longer than the
+/// download and needs more packages. It is stopped once the whole archive is there; the caller checks the hash.
+fn download(upstream: &Upstream, dir: &Path, env: &Env, reporter: &Reporter) -> Result<PathBuf> {
+    let log = dir.join("pip.log");
     let failed = |reason: String| Error::Fetch {
         package: upstream.title(),
         reason,
@@ -112,80 +108,86 @@ fn download(upstream: &Upstream, dir: &Path, env: &Env, reporter: &Reporter) -> 
     let python = env
         .which("python3")
         .ok_or_else(|| failed("python3 is not on the PATH".to_owned()))?;
-    let (requirements, work, log_path) = (
-        dir.join("requirements.txt"),
-        dir.join("work"),
-        dir.join("pip.log"),
-    );
+    let mut pip = pip(upstream, &interpreter(&python), dir, &log)?;
+    let mut child = pip
+        .spawn()
+        .map_err(|error| failed(format!("python3 could not be started: {error}")))?;
+    let (mut bytes_done, bytes_total) = (0, upstream.bytes);
+    loop {
+        let ended = child.try_wait().at("wait for", &log)?;
+        let bytes = largest(dir, &upstream.file).map_or(0, |(_, bytes)| bytes);
+        if ended.is_some() || bytes == bytes_total {
+            let _ = child.kill();
+            let status = child.wait().at("wait for", &log)?;
+            let file =
+                largest(dir, &upstream.file).filter(|_| status.success() || bytes == bytes_total);
+            return file.map(|(file, _)| file).ok_or_else(|| {
+                let said = command::tail(&log, 15);
+                failed(format!(
+                    "pip ended with {status} and left no {}:\n{said}\n",
+                    upstream.file
+                ))
+            });
+        }
+        bytes_done = bytes.max(bytes_done);
+        reporter.send(Event::Fetching {
+            bytes_done,
+            bytes_total,
+        });
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// pip, told to put the pinned archive into `dir`, with its temporary files in there as well.
+fn pip(upstream: &Upstream, python: &Path, dir: &Path, log: &Path) -> Result<Command> {
+    let (requirements, work) = (dir.join("requirements.txt"), dir.join("work"));
     std::fs::write(&requirements, upstream.requirement()).at("write", &requirements)?;
     std::fs::create_dir_all(&work).at("make", &work)?;
-    let log = std::fs::File::create(&log_path).at("write", &log_path)?;
-    let errors = log.try_clone().at("write", &log_path)?;
+    let output = std::fs::File::create(log).at("write", log)?;
+    let errors = output.try_clone().at("write", log)?;
     let mut pip = Command::new(python);
     pip.args([
         "-m",
         "pip",
         "download",
         "--no-deps",
-        "--disable-pip-version-check",
+        "--no-input",
         "--progress-bar",
         "off",
-        "--no-input",
     ]);
     pip.args([
+        "--disable-pip-version-check",
         "--no-binary",
         &upstream.package,
-        "--require-hashes",
-        "--requirement",
-    ])
-    .arg(&requirements);
-    pip.arg("--dest")
-        .arg(dir)
-        .env("TMPDIR", &work)
+    ]);
+    pip.args(["--require-hashes", "--requirement"])
+        .arg(&requirements)
+        .arg("--dest")
+        .arg(dir);
+    pip.env("TMPDIR", &work)
         .stdin(Stdio::null())
-        .stdout(log)
+        .stdout(output)
         .stderr(errors);
-    let mut child = pip
-        .spawn()
-        .map_err(|error| failed(format!("python3 could not be started: {error}")))?;
-    let status = watch(&mut child, &work, upstream, reporter).at("wait for", &log_path)?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(failed(format!(
-        "pip ended with {status}:\n{}\n",
-        command::tail(&log_path, 15)
-    )))
+    Ok(pip)
 }
 
-fn watch(
-    child: &mut Child,
-    work: &Path,
-    upstream: &Upstream,
-    reporter: &Reporter,
-) -> std::io::Result<std::process::ExitStatus> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        let bytes_done = size_of(work, &upstream.file).min(upstream.bytes);
-        reporter.send(Event::Fetching {
-            bytes_done,
-            bytes_total: upstream.bytes,
-        });
-        std::thread::sleep(Duration::from_millis(200));
-    }
+/// The program that a `python3` which only forwards to one runs in the end: stopping the forwarder would not stop pip.
+fn interpreter(python: &Path) -> PathBuf {
+    let mut ask = Command::new(python);
+    let answer = command::output(ask.args(["-c", "import sys; print(sys.executable)"]));
+    answer
+        .map(PathBuf::from)
+        .filter(|file| is_program(file))
+        .unwrap_or_else(|| python.to_owned())
 }
 
-/// Size of the file called `name` somewhere below `dir`; 0 while there is none.
-fn size_of(dir: &Path, name: &str) -> u64 {
-    let Ok(items) = std::fs::read_dir(dir) else {
-        return 0;
-    };
-    let sizes = items.flatten().map(|item| match item.metadata() {
-        Ok(data) if data.is_dir() => size_of(&item.path(), name),
-        Ok(data) if item.file_name() == name => data.len(),
-        _ => 0,
+/// The largest file called `name` below `dir`, and its size.
+fn largest(dir: &Path, name: &str) -> Option<(PathBuf, u64)> {
+    let items = std::fs::read_dir(dir).ok()?.flatten();
+    let found = items.filter_map(|item| match item.metadata() {
+        Ok(data) if data.is_dir() => largest(&item.path(), name),
+        Ok(data) if item.file_name() == name => Some((item.path(), data.len())),
+        _ => None,
     });
-    sizes.max().unwrap_or(0)
+    found.max_by_key(|(_, bytes)| *bytes)
 }

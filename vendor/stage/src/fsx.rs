@@ -10,11 +10,14 @@ use std::time::SystemTime;
 pub(crate) fn write_atomic(path: &Path, content: &[u8]) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir).at("make", dir)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".#")
-        .permissions_for_all()
-        .tempfile_in(dir)
-        .at("write into", dir)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".#");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o644));
+    }
+    let mut file = builder.tempfile_in(dir).at("write into", dir)?;
     file.write_all(content).at("write", path)?;
     file.persist(path)
         .map_err(|error| error.error)
@@ -57,6 +60,7 @@ pub(crate) fn remove_stale(dir: &Path, prefix: &str) -> Result<()> {
 }
 
 /// A folder that is deleted on drop unless it was renamed into place.
+#[derive(Debug)]
 pub(crate) struct Temporary(Option<std::path::PathBuf>);
 
 impl Temporary {
@@ -83,21 +87,5 @@ impl Drop for Temporary {
         if let Some(path) = self.0.take() {
             let _ = std::fs::remove_dir_all(path);
         }
-    }
-}
-
-trait PermissionsForAll {
-    fn permissions_for_all(&mut self) -> &mut Self;
-}
-
-impl PermissionsForAll for tempfile::Builder<'_, '_> {
-    /// Temporary files are private by default; these become ordinary files.
-    fn permissions_for_all(&mut self) -> &mut Self {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            self.permissions(std::fs::Permissions::from_mode(0o644));
-        }
-        self
     }
 }

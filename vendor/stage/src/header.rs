@@ -236,7 +236,7 @@ mod tests {
             let text: String = GOOD
                 .split_inclusive('\n')
                 .filter(|line| {
-                    !line.starts_with(field) && !(field == "Description" && line.starts_with(' '))
+                    !(line.starts_with(field) || field == "Description" && line.starts_with(' '))
                 })
                 .collect();
             assert_eq!(

@@ -18,6 +18,17 @@
 //!
 //! Everything lies in `<target>/rolling-kv/<name>/`: `src/` (the staged tree, complete or absent), `build/` (cmake's),
 //! `link/` (see [`stub`]), `stamp.json` and `build.log`. One such folder serves debug, release, check and dependent packages.
+//!
+//! # Environment
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `ROLLING_KV_LLAMA_DIR` | a llama.cpp tree to use instead of the pinned one; the patches must fit it all the same |
+//! | `ROLLING_KV_CACHE_DIR` | where the pinned tree is kept, by default `~/.cache/rolling-kv` |
+//! | `ROLLING_KV_LINK` | `origin` links programs with the libraries by their plain names, for those who ship them with an rpath of their own |
+//! | `ROLLING_KV_CUDA_ARCH` | the architectures of the CUDA module, by default `80;86;89;90` |
+//! | `CMAKE`, `NINJA`, `LIBCLANG_PATH`, `CC`, `CXX`, `CUDACXX` | tools to use instead of those that are found |
+//! | `CARGO_NET_OFFLINE` | `true` forbids fetching |
 
 pub mod bindings;
 pub mod check;

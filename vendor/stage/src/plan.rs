@@ -27,6 +27,12 @@ pub enum Variant {
 /// The libraries that Rust code is linked with, in the order in which they need each other.
 const LINKED: [&str; 3] = ["llama", "ggml", "ggml-base"];
 
+/// Where libraries do not carry their absolute path themselves, which macOS's do.
+const HAS_STUBS: bool = cfg!(target_os = "linux");
+
+/// Folder of a target folder that holds our builds.
+pub(crate) const DIR: &str = "rolling-kv";
+
 /// What is to be built and where; nothing has been done yet.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -108,7 +114,7 @@ impl Plan {
             } else {
                 Fetch::Allowed
             },
-            dir: target.join("rolling-kv"),
+            dir: target.join(DIR),
             search: Search::new(env.clone(), root, &target),
             reporter: Reporter::default(),
             emit: false,
@@ -189,8 +195,9 @@ impl Plan {
         let root = dir.join(tree::DIR);
         if Stamp::read(&dir).as_ref() != Some(&stamp) || !root.is_dir() {
             self.reporter.send(Event::Staging);
+            let fresh = tree::prepare(&dir, &self.request(&source, series.as_ref(), overlay))?;
             Stamp::remove(&dir)?;
-            tree::stage(&dir, &self.request(&source, series.as_ref(), overlay))?;
+            fresh.swap()?;
             stamp.write(&dir)?;
         }
         if let Some(overlay) = overlay {
@@ -226,16 +233,16 @@ impl Plan {
         if !self.emit {
             return;
         }
-        let files = [
+        let mut files = vec![
             self.repo.patches(),
             self.repo.kernels(),
             self.repo.upstream_file(),
-            self.repo.vendored().join("CMakeLists.txt"),
         ];
+        // Cargo runs a script again and again that watches a file which is not there.
+        files
+            .extend(Some(self.repo.vendored().join("CMakeLists.txt")).filter(|file| file.exists()));
+        files.extend(self.env.path("ROLLING_KV_LLAMA_DIR"));
         for path in files {
-            println!("cargo::rerun-if-changed={}", path.display());
-        }
-        if let Some(path) = self.env.path("ROLLING_KV_LLAMA_DIR") {
             println!("cargo::rerun-if-changed={}", path.display());
         }
         for name in env::WATCHED {
@@ -268,7 +275,7 @@ impl Staged {
     }
 
     /// Builds `targets` of upstream's cmake files, and the libraries that Rust code is linked with; none of `targets` means
-    /// only those. Gives the lock back at the end.
+    /// only those.
     ///
     /// # Errors
     /// [`Error::Tool`] for what is missing, [`Error::Command`] with the last lines of the log.
@@ -276,7 +283,7 @@ impl Staged {
         let tools = Toolchain::find(&self.plan.search)?;
         let log = self.dir.join("build.log");
         std::fs::write(&log, "").at("write", &log)?;
-        let native = Native {
+        let mut native = Native {
             source: self.root.clone(),
             build: self.dir.join("build"),
             log: log.clone(),
@@ -287,13 +294,19 @@ impl Staged {
                 self.plan.cuda,
                 &self.plan.env,
             )?,
-            tree: self.stamp.text.clone(),
+            tree: self.stamp.id(),
             jobs: self
                 .plan
                 .env
                 .text("NUM_JOBS")
                 .and_then(|jobs| jobs.parse().ok()),
         };
+        if self.plan.cuda {
+            let nvcc = self.plan.search.nvcc()?;
+            native
+                .options
+                .push(format!("CMAKE_CUDA_COMPILER={}", nvcc.display()));
+        }
         native.configure(&tools, &self.plan.reporter)?;
         let mut all = vec!["llama", "ggml-cpu"];
         if self.plan.cuda {
@@ -314,7 +327,7 @@ impl Staged {
             plan: self.plan.clone(),
             tools,
         };
-        if cfg!(target_os = "linux") {
+        if HAS_STUBS {
             for name in LINKED {
                 stub::make(&built.tools, &built.bin, &built.link, name, &log)?;
             }
@@ -355,24 +368,34 @@ impl Built {
         bindings::generate(&self.tools, &self.root, out)
     }
 
-    /// Tells cargo how to link, and dependent packages where things are.
-    pub fn print_cargo_metadata(&self) {
+    /// What cargo is told: how to link, and, for dependent packages, where things are.
+    #[must_use]
+    pub fn cargo_metadata(&self) -> Vec<String> {
         let origin = self.plan.env.text("ROLLING_KV_LINK") == Some("origin");
-        let link = if origin || cfg!(target_os = "macos") {
+        let link = if origin || !HAS_STUBS {
             &self.bin
         } else {
             &self.link
         };
-        println!("cargo::rustc-link-search=native={}", link.display());
-        for name in LINKED {
-            println!("cargo::rustc-link-lib=dylib={name}");
-        }
-        println!("cargo::metadata=lib_dir={}", self.bin.display());
-        println!(
-            "cargo::metadata=include_dir={}",
+        let mut lines = vec![format!("rustc-link-search=native={}", link.display())];
+        lines.extend(LINKED.map(|name| format!("rustc-link-lib=dylib={name}")));
+        lines.push(format!("metadata=lib_dir={}", self.bin.display()));
+        lines.push(format!(
+            "metadata=include_dir={}",
             self.root.join("rkv/include").display()
-        );
-        println!("cargo::rustc-env=ROLLING_KV_LIB_DIR={}", self.bin.display());
-        println!("cargo::rustc-env=ROLLING_KV_STAMP={}", self.stamp.text);
+        ));
+        lines.push(format!(
+            "rustc-env=ROLLING_KV_LIB_DIR={}",
+            self.bin.display()
+        ));
+        lines.push(format!("rustc-env=ROLLING_KV_STAMP={}", self.stamp.text));
+        lines
+    }
+
+    /// Prints [`Built::cargo_metadata`] as a build script does.
+    pub fn print_cargo_metadata(&self) {
+        for line in self.cargo_metadata() {
+            println!("cargo::{line}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::git::Git;
 use crate::hooks::{self, Places};
 use crate::patch::Patch;
 use crate::upstream::{Repo, Upstream};
-use crate::{compose, fsx, series, walk};
+use crate::{compose, fsx, series};
 use std::path::Path;
 
 /// What `patches refresh` did.
@@ -59,7 +59,7 @@ pub fn refresh(repo: &Repo, upstream: &Upstream, dir: &Path) -> Result<Refreshed
         }
         patches.push(patch);
     }
-    check_hooks(dir, &patches)?;
+    check_hooks(&git, dir, &patches)?;
     write(repo, &old_series, &patches)
 }
 
@@ -232,13 +232,11 @@ fn fits(git: &Git, commit: &Commit, patch: &Patch) -> Result<bool> {
     Ok(true)
 }
 
-fn check_hooks(dir: &Path, patches: &[Patch]) -> Result<()> {
+fn check_hooks(git: &Git, dir: &Path, patches: &[Patch]) -> Result<()> {
     let mut places = Places::default();
-    for entry in walk::files(dir, &[crate::overlay::DIR.to_owned()])? {
-        places.add(
-            &entry.relative,
-            &std::fs::read(&entry.path).at("read", &entry.path)?,
-        );
+    for name in git.run(["ls-files", "-z"])?.split_terminator('\0') {
+        let path = dir.join(name);
+        places.add(name, &std::fs::read(&path).at("read", &path)?);
     }
     places.check(patches)
 }

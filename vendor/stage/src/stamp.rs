@@ -55,6 +55,12 @@ impl Stamp {
         })
     }
 
+    /// A hash over all of it.
+    #[must_use]
+    pub fn id(&self) -> String {
+        hash::bytes_sha256(format!("{self:?}").as_bytes())
+    }
+
     /// The stamp of the tree staged in `dir`; `None` where there is none or it cannot be read.
     #[must_use]
     pub fn read(dir: &Path) -> Option<Self> {

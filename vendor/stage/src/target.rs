@@ -4,18 +4,23 @@ use std::path::{Path, PathBuf};
 
 /// Cargo's target folder, found from a build script's `OUT_DIR` (`<target>/[<triple>/]<profile>/build/<package>/out`).
 ///
-/// Cargo's own marks decide; the shape of the path where there are none yet. A build of `repo` in a folder below `repo`'s own
-/// target folder, as tests that compile crates make it, uses the outer one.
+/// Cargo's own marks decide; the shape of the path where there are none yet. A build inside another target folder, as tests
+/// that compile crates make it, uses the outer one: that of `repo`, or one that holds a build of ours.
 #[must_use]
 pub fn from_out_dir(out_dir: &Path, repo: &Path) -> PathBuf {
     let own = repo.join("target");
     if out_dir.starts_with(&own) {
         return own;
     }
-    let marked =
+    let is_marked =
         |dir: &&Path| dir.join("CACHEDIR.TAG").is_file() || dir.join(".rustc_info.json").is_file();
-    if let Some(dir) = out_dir.ancestors().find(marked) {
-        return dir.to_owned();
+    let marked: Vec<&Path> = out_dir.ancestors().filter(is_marked).collect();
+    let outer = marked
+        .iter()
+        .rev()
+        .find(|dir| dir.join(crate::plan::DIR).is_dir());
+    if let Some(dir) = outer.or(marked.first()) {
+        return dir.to_path_buf();
     }
     let profile = out_dir.ancestors().nth(3).unwrap_or(out_dir);
     let parent = profile.parent().unwrap_or(profile);
@@ -47,6 +52,22 @@ mod tests {
     fn nested_build_uses_the_outer_folder() {
         let out = Path::new("/r/target/tests/target/debug/build/p-1/out");
         assert_eq!(from_out_dir(out, Path::new("/r")), Path::new("/r/target"));
+    }
+
+    #[test]
+    fn outer_folder_with_a_build_of_ours_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("tests/target/debug/build/p-1/out");
+        std::fs::create_dir_all(&out).unwrap();
+        for mark in ["CACHEDIR.TAG", "tests/target/CACHEDIR.TAG"] {
+            std::fs::write(dir.path().join(mark), "").unwrap();
+        }
+        assert_eq!(
+            from_out_dir(&out, Path::new("/r")),
+            dir.path().join("tests/target")
+        );
+        std::fs::create_dir(dir.path().join("rolling-kv")).unwrap();
+        assert_eq!(from_out_dir(&out, Path::new("/r")), dir.path());
     }
 
     #[test]

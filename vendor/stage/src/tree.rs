@@ -27,26 +27,51 @@ pub struct Request<'a> {
     pub overlay: Option<Overlay<'a>>,
 }
 
-/// Stages into `dir/src`, replacing what is there in the end. Files that come out as they were keep their time, so that a
-/// build after it compiles only what changed. The caller holds the lock of `dir`.
+/// Stages into `dir/src`, replacing what is there in the end. The caller holds the lock of `dir`.
 ///
 /// # Errors
 /// Whatever is wrong with the tree, the patches or the overlay; `dir` is then as it was.
 pub fn stage(dir: &Path, request: &Request<'_>) -> Result<PathBuf> {
+    prepare(dir, request)?.swap()
+}
+
+/// A complete tree that is not in its place yet; deleted on drop.
+#[derive(Debug)]
+pub struct Prepared {
+    temporary: fsx::Temporary,
+    dir: PathBuf,
+}
+
+/// Makes the tree beside `dir/src`. Files that come out as they are there get the time that they have there, so that a build
+/// compiles only what changed.
+///
+/// # Errors
+/// As [`stage`].
+pub fn prepare(dir: &Path, request: &Request<'_>) -> Result<Prepared> {
     recover(dir)?;
-    let place = dir.join(DIR);
     let temporary = fsx::Temporary::create(dir.join(format!("{TEMPORARY}{}", std::process::id())))?;
     fill(temporary.path(), request)?;
-    if place.exists() {
-        keep_times(&place, temporary.path())?;
-        let old = dir.join(OLD);
-        std::fs::rename(&place, &old).at("rename", &place)?;
-        temporary.persist(&place)?;
+    keep_times(&dir.join(DIR), temporary.path())?;
+    Ok(Prepared {
+        temporary,
+        dir: dir.to_owned(),
+    })
+}
+
+impl Prepared {
+    /// Puts the tree in its place, and deletes the one that was there.
+    ///
+    /// # Errors
+    /// A folder that cannot be renamed or deleted; [`recover`] puts that right.
+    pub fn swap(self) -> Result<PathBuf> {
+        let (place, old) = (self.dir.join(DIR), self.dir.join(OLD));
+        if place.exists() {
+            std::fs::rename(&place, &old).at("rename", &place)?;
+        }
+        self.temporary.persist(&place)?;
         fsx::remove_dir(&old)?;
-    } else {
-        temporary.persist(&place)?;
+        Ok(place)
     }
-    Ok(place)
 }
 
 /// Puts right what a killed run left: a tree that was moved aside comes back, half made ones go.

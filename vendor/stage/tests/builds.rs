@@ -231,3 +231,35 @@ fn folder_that_moved_is_built_anew() {
     assert_says(&run(&fixture, &plan, RING), &["142 141"]);
     assert!(Path::new(&plan.dir()).starts_with(&moved));
 }
+
+#[test]
+fn cargo_is_told_of_the_stubs_or_of_the_libraries_themselves() {
+    if !has_tools() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let built = build(&fixture.plan(Variant::Patched));
+    let told = built.cargo_metadata().join("\n");
+    let dir = fixture.target().join("rolling-kv/cpu");
+    let (link, bin) = (dir.join("link"), dir.join("build/bin"));
+    assert_says(
+        &told,
+        &[&format!("rustc-link-search=native={}", link.display())],
+    );
+    assert_says(
+        &told,
+        &[
+            "rustc-link-lib=dylib=llama",
+            "rustc-link-lib=dylib=ggml-base",
+            "ROLLING_KV_STAMP=llama.cpp abc1234",
+        ],
+    );
+    assert_says(&told, &[&format!("metadata=lib_dir={}", bin.display())]);
+    let env = fixture.env(&[("ROLLING_KV_LINK", "origin")]);
+    let plan = Plan::new(&fixture.repo.root, &fixture.target(), Variant::Patched, env).unwrap();
+    let built = build(&plan.with_tool_dir(&common::own_tools()));
+    assert_says(
+        &built.cargo_metadata().join("\n"),
+        &[&format!("rustc-link-search=native={}", bin.display())],
+    );
+}

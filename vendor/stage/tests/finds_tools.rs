@@ -201,3 +201,20 @@ fn file_that_may_not_be_run_is_no_tool() {
     .unwrap();
     assert_says(&machine.refusal(&[]), &["cmake was not found"]);
 }
+
+#[test]
+fn missing_nvcc_is_named() {
+    let machine = Machine::new(&ALL);
+    let named = [("CUDACXX", "/nowhere/nvcc")];
+    match machine.search(&named).nvcc() {
+        Err(error) => assert_says(
+            &error.to_string(),
+            &[
+                "nvcc was not found",
+                "CUDACXX names /nowhere/nvcc",
+                "CUDA toolkit",
+            ],
+        ),
+        Ok(path) => assert!(path.starts_with("/usr/local/cuda"), "{}", path.display()),
+    }
+}

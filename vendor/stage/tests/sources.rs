@@ -60,7 +60,7 @@ impl Shop {
     fn serve(&self, lines: &str) {
         let shelf = self.shelf();
         let script = format!(
-            "#!/bin/sh\nshelf='{}'\nprintf '%s\\n' \"$*\" >> \"$shelf/calls\"\n\
+            "#!/bin/sh\n[ \"$1\" != -c ] || {{ echo \"$0\"; exit; }}\nshelf='{}'\nprintf '%s\\n' \"$*\" >> \"$shelf/calls\"\n\
              while [ \"$1\" != --dest ]; do shift; done\ndest=$2\n{lines}\n",
             shelf.display()
         );
@@ -232,23 +232,24 @@ fn pip_is_told_to_require_the_hash() {
 
 #[test]
 fn progress_is_reported() {
-    let shop = Shop::new(&format!(
-        "cp \"$shelf/fixture-1.0.tar.gz\" \"$TMPDIR/\"\nsleep 1\n{SERVES}"
-    ));
+    let half =
+        "head -c 500 \"$shelf/fixture-1.0.tar.gz\" > \"$TMPDIR/fixture-1.0.tar.gz\"\nsleep 1\n";
+    let shop = Shop::new(&format!("{half}{SERVES}"));
     shop.find(Fetch::Allowed).unwrap();
     let events = shop.events.lock().unwrap();
-    let bytes = shop.fixture.upstream().bytes;
+    let bytes_total = shop.fixture.upstream().bytes;
+    let package = "fixture 1.0".to_owned();
     assert_eq!(
         events[0],
         Event::FetchStarted {
-            package: "fixture 1.0".to_owned(),
-            bytes
+            package,
+            bytes: bytes_total
         }
     );
     assert!(
         events.contains(&Event::Fetching {
-            bytes_done: bytes,
-            bytes_total: bytes
+            bytes_done: 500,
+            bytes_total
         }),
         "{events:?}"
     );
@@ -256,6 +257,14 @@ fn progress_is_reported() {
         matches!(events.last(), Some(Event::Extracting { files: 8 })),
         "{events:?}"
     );
+}
+
+#[test]
+fn pip_is_stopped_once_the_archive_is_there() {
+    let shop = Shop::new("cp \"$shelf/fixture-1.0.tar.gz\" \"$TMPDIR/\"\nexec sleep 600");
+    let start = std::time::Instant::now();
+    shop.find(Fetch::Allowed).unwrap();
+    assert!(start.elapsed().as_secs() < 300);
 }
 
 #[test]
