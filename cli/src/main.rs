@@ -1,0 +1,42 @@
+//! The `rolling-kv` program: one file for each command, small helpers beside them.
+
+mod args;
+mod cache;
+mod digest;
+mod doctor;
+mod error;
+mod exit;
+mod fetch;
+mod interrupt;
+mod logging;
+mod models;
+mod run;
+mod ui;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use error::CliError;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    logging::start(cli.verbose);
+    match dispatch(&cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            ui::note(&format!("error: {error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<u8, CliError> {
+    match command {
+        Command::Run(args) => Ok(run::run(args)?),
+        Command::Doctor(args) => Ok(doctor::doctor(args)),
+        Command::Fetch(args) => Ok(fetch::fetch(args).map(|()| exit::OK)?),
+    }
+}

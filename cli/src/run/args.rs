@@ -1,0 +1,147 @@
+//! The options of `rolling-kv run`.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+
+use super::parse;
+
+/// The options of `rolling-kv run`.
+#[derive(Args)]
+#[command(allow_negative_numbers = true)]
+pub struct RunArgs {
+    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
+    #[arg(short, long, value_name = "MODEL")]
+    pub model: PathBuf,
+
+    #[command(flatten)]
+    pub prompt: PromptArgs,
+
+    /// Generate at most this many tokens
+    #[arg(short = 'n', long = "tokens", value_name = "N", default_value_t = 128, value_parser = parse::token_count)]
+    pub tokens: u32,
+
+    /// Put the prompt into the model's chat template, as a question of the user
+    #[arg(long)]
+    pub chat: bool,
+
+    /// System message that goes before the question
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "chat",
+        allow_hyphen_values = true
+    )]
+    pub system: Option<String>,
+
+    /// Write one JSON object to standard output at the end, instead of the text as it comes
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+
+    #[command(flatten)]
+    pub context: ContextArgs,
+}
+
+/// Where the prompt comes from: one of the two.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub struct PromptArgs {
+    /// The prompt
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+
+    /// Read the prompt from a file, or from standard input if FILE is `-`; one line feed at its end is dropped
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// How the next token is chosen.
+#[derive(Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Temperature; 0 always takes the likeliest token
+    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = parse::temperature)]
+    pub temp: f32,
+
+    /// Seed of the random choice; the timing line names the one that was used
+    ///
+    /// [default: a new one each time]
+    #[arg(short, long, value_name = "S", value_parser = parse::seed)]
+    pub seed: Option<u32>,
+
+    /// Consider only the K likeliest tokens; 0 considers all
+    #[arg(long, value_name = "K", default_value_t = 40, value_parser = parse::top_k)]
+    pub top_k: u32,
+
+    /// Consider only the likeliest tokens that together have probability P; 1 considers all
+    #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = parse::share)]
+    pub top_p: f32,
+
+    /// Drop tokens less likely than P times the likeliest one; 0 drops none
+    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = parse::probability)]
+    pub min_p: f32,
+
+    /// Divide the score of tokens that were among the last 64 by R; 1 changes nothing
+    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = parse::penalty)]
+    pub repeat_penalty: f32,
+}
+
+/// The size and the shape of the computation.
+#[derive(Args)]
+#[command(next_help_heading = "Context and speed")]
+pub struct ContextArgs {
+    /// Tokens of context, for prompt and answer together
+    ///
+    /// [default: what is needed, up to what the model was trained for]
+    #[arg(short, long, value_name = "N", value_parser = parse::context)]
+    pub ctx: Option<u32>,
+
+    /// Tokens that one call may process
+    #[arg(short, long, value_name = "N", default_value_t = 2048, value_parser = parse::batch)]
+    pub batch: u32,
+
+    /// Tokens that are computed at a time
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse::batch)]
+    pub ubatch: u32,
+
+    /// CPU threads
+    ///
+    /// [default: one for each physical core that this process may use]
+    #[arg(short, long, value_name = "N", value_parser = parse::threads)]
+    pub threads: Option<u32>,
+
+    /// Layers to put on the GPU, if this build and this machine have one
+    ///
+    /// [default: all]
+    #[arg(long, value_name = "N", value_parser = parse::layers)]
+    pub gpu_layers: Option<u32>,
+
+    /// Type of the cached keys
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = PossibleValuesParser::new(CACHE_TYPES))]
+    pub cache_type_k: String,
+
+    /// Type of the cached values; a quantised one needs flash attention
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = PossibleValuesParser::new(CACHE_TYPES))]
+    pub cache_type_v: String,
+
+    /// Flash attention; auto: where the model and the device allow it
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = FlashAttn::Auto)]
+    pub flash_attn: FlashAttn,
+}
+
+/// The types that llama.cpp can keep keys and values in.
+pub const CACHE_TYPES: [&str; 9] = [
+    "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl",
+];
+
+/// Whether flash attention is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FlashAttn {
+    Auto,
+    On,
+    Off,
+}

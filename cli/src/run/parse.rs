@@ -1,0 +1,129 @@
+//! Numbers of the command line, checked where they come in; each complaint says what is allowed.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Largest count that llama.cpp's 32-bit signed fields hold.
+const COUNT_MAX: u32 = i32::MAX as u32;
+
+/// How many tokens to generate; 0 is allowed.
+pub fn token_count(text: &str) -> Result<u32, String> {
+    within(text, 0..=COUNT_MAX)
+}
+
+/// A number of tokens of context; 0 is not one.
+pub fn context(text: &str) -> Result<u32, String> {
+    within(text, 1..=COUNT_MAX)
+        .map_err(|error| format!("{error}; without --ctx a fitting size is chosen"))
+}
+
+/// A number of tokens in a batch or a ubatch.
+pub fn batch(text: &str) -> Result<u32, String> {
+    within(text, 1..=COUNT_MAX)
+}
+
+/// A number of CPU threads, up to llama.cpp's limit.
+pub fn threads(text: &str) -> Result<u32, String> {
+    within(text, 1..=512)
+}
+
+/// A number of layers.
+pub fn layers(text: &str) -> Result<u32, String> {
+    within(text, 0..=COUNT_MAX)
+}
+
+/// How many tokens stay candidates; 0 means all.
+pub fn top_k(text: &str) -> Result<u32, String> {
+    within(text, 0..=COUNT_MAX)
+}
+
+/// A seed; the largest 32-bit number is none.
+pub fn seed(text: &str) -> Result<u32, String> {
+    // llama.cpp reads the largest number as "choose one".
+    within(text, 0..=u32::MAX - 1)
+}
+
+/// A temperature.
+pub fn temperature(text: &str) -> Result<f32, String> {
+    within(text, 0.0..=f32::MAX)
+}
+
+/// A probability from 0 to 1.
+pub fn probability(text: &str) -> Result<f32, String> {
+    within(text, 0.0..=1.0)
+}
+
+/// A share above 0.
+pub fn share(text: &str) -> Result<f32, String> {
+    within(text, f32::MIN_POSITIVE..=1.0)
+        .map_err(|_| format!("{text:?} is not a number above 0 and up to 1"))
+}
+
+/// A divisor above 0.
+pub fn penalty(text: &str) -> Result<f32, String> {
+    within(text, f32::MIN_POSITIVE..=f32::MAX)
+        .map_err(|_| format!("{text:?} is not a number above 0"))
+}
+
+/// Parses a number and checks its range. NaN is in no range.
+fn within<T: FromStr + PartialOrd + Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    let wanted = || {
+        // The largest f32 is no number that a reader wants to see.
+        let (from, to) = (range.start().to_string(), range.end().to_string());
+        if to.len() > 12 {
+            format!("a number from {from} up")
+        } else {
+            format!("a number from {from} to {to}")
+        }
+    };
+    match text.parse::<T>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => Err(format!("{text:?} is not {}", wanted())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_that_cannot_be_computed_with_passes() {
+        for text in ["nan", "NaN", "-1", "inf", "-inf", "", "warm"] {
+            assert!(temperature(text).is_err(), "{text}");
+            assert!(probability(text).is_err(), "{text}");
+            assert!(share(text).is_err(), "{text}");
+            assert!(penalty(text).is_err(), "{text}");
+        }
+        assert!(probability("1.01").is_err());
+        assert!(share("0").is_err());
+        assert!(penalty("0").is_err());
+        assert!(context("0").is_err());
+        assert!(threads("0").is_err());
+        assert!(token_count("2147483648").is_err());
+        assert!(seed("4294967295").is_err());
+    }
+
+    #[test]
+    fn borders_pass() {
+        assert_eq!(temperature("0"), Ok(0.0));
+        assert_eq!(probability("1"), Ok(1.0));
+        assert_eq!(token_count("0"), Ok(0));
+        assert_eq!(seed("4294967294"), Ok(u32::MAX - 1));
+    }
+
+    #[test]
+    fn a_complaint_says_what_is_allowed() {
+        assert_eq!(
+            temperature("nan").unwrap_err(),
+            "\"nan\" is not a number from 0 up"
+        );
+        assert_eq!(
+            probability("2").unwrap_err(),
+            "\"2\" is not a number from 0 to 1"
+        );
+    }
+}

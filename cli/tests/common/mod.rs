@@ -1,0 +1,130 @@
+//! What the tests of the program share: running it, and finding a real model.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::ops::Deref;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub const MODEL_FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// The program, with nothing to read and an environment that does not depend on who runs the test.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rolling-kv"));
+    command.stdin(Stdio::null()).env_remove("ROLLING_KV_LOG");
+    command
+}
+
+/// Runs the program to its end.
+pub fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
+    program().args(args).output().expect("the program starts")
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The run ended with `code`, wrote nothing to standard output, and each of `words` to standard error.
+#[track_caller]
+pub fn assert_fails(output: &Output, code: i32, words: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert_eq!(stdout(output), "");
+    assert!(
+        text.starts_with("error: ") || text.contains("\nerror: "),
+        "{text}"
+    );
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in: {text}");
+    }
+}
+
+/// The file of a real model, and the right to run it: tests that compute go one after the other, because threads of
+/// several runs that share a few cores wait for each other without end.
+pub struct Model {
+    path: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Model {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// SmolLM2, from `ROLLING_KV_TEST_MODEL` or the user's cache. Without it the caller returns: the reason is printed,
+/// or, where `ROLLING_KV_REQUIRE_MODEL=1` is set, the test fails.
+pub fn model() -> Option<Model> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let cached = || {
+        let own = env::var_os("ROLLING_KV_CACHE_DIR").map(PathBuf::from);
+        let xdg =
+            || env::var_os("XDG_CACHE_HOME").map(|folder| Path::new(&folder).join("rolling-kv"));
+        let home =
+            || env::var_os("HOME").map(|folder| Path::new(&folder).join(".cache/rolling-kv"));
+        own.or_else(xdg)
+            .or_else(home)
+            .map(|folder| folder.join("models").join(MODEL_FILE))
+    };
+    let path = env::var_os("ROLLING_KV_TEST_MODEL")
+        .map(PathBuf::from)
+        .or_else(cached);
+    if let Some(path) = path.filter(|path| path.is_file()) {
+        return Some(Model {
+            path,
+            _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner),
+        });
+    }
+    let reason = "no SmolLM2: run `rolling-kv fetch smollm2` or set ROLLING_KV_TEST_MODEL";
+    assert!(
+        env::var_os("ROLLING_KV_REQUIRE_MODEL").is_none_or(|value| value != "1"),
+        "{reason}"
+    );
+    println!("SKIP: {reason}");
+    None
+}
+
+/// Writes an executable shell script. A child process writes it: a file that this process has open for writing could
+/// reach a program that another test starts at that moment, and could then not be executed.
+pub fn write_script(path: &Path, text: &str) {
+    let mut child = Command::new("sh")
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh starts");
+    child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(text.as_bytes())
+        .expect("the script is written");
+    assert!(child.wait().expect("sh ends").success());
+}
+
+/// Makes sure that the program hears Ctrl-C, also where the tests run in the background of a script, which ignores it.
+pub fn hears_ctrl_c(command: &mut Command) -> &mut Command {
+    // SAFETY: the closure runs in the child between fork and exec and only calls signal, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        })
+    }
+}
+
+/// Presses Ctrl-C in the terminal of a program that is still running.
+pub fn press_ctrl_c(child: &Child) {
+    // SAFETY: kill only sends a signal; the child was not waited for yet, so the number is still its own.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+}

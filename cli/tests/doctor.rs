@@ -1,0 +1,166 @@
+//! `rolling-kv doctor`.
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+
+use common::{program, run, stderr, stdout};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn report() -> Value {
+    let output = run(&["doctor", "--json"]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+#[test]
+fn the_text_ends_with_the_verdict() {
+    let output = run(&["doctor"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(
+        text.lines().last(),
+        Some("verdict: ok, models can run here"),
+        "{text}"
+    );
+    for part in [
+        "Versions",
+        "CPU: ",
+        "Devices",
+        "Libraries loaded",
+        "Memory",
+        "Tools",
+        "safe because",
+    ] {
+        assert!(text.contains(part), "no {part:?} in: {text}");
+    }
+}
+
+#[test]
+fn the_report_names_what_was_built_and_loaded() {
+    let report = report();
+    assert_eq!(report["verdict"], "ok");
+    assert_eq!(report["problems"], Value::Array(vec![]));
+    let stamp = report["versions"]["stamp"].as_str().unwrap();
+    assert!(stamp.contains("patches"), "{stamp}");
+    assert!(
+        report["versions"]["patches"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|patch| patch == "build/abi-marker.patch")
+    );
+    let libraries = report["libraries"].as_array().unwrap();
+    for wanted in ["libllama", "libggml-base", "libggml-cpu"] {
+        assert!(
+            libraries
+                .iter()
+                .any(|path| path.as_str().unwrap().contains(wanted)),
+            "{libraries:?}"
+        );
+    }
+    assert!(
+        report["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|device| device["kind"] == "cpu")
+    );
+    assert!(report["memory"]["total_bytes"].as_u64().unwrap() > 0);
+    assert!(
+        report["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|tool| tool["name"] == "python3")
+    );
+}
+
+#[test]
+fn every_reported_feature_was_tried_and_the_module_uses_only_what_works() {
+    let report = report();
+    let features = report["cpu"]["features"].as_array().unwrap();
+    assert!(!features.is_empty());
+    assert_eq!(report["cpu"]["control"], "traps (SIGILL)");
+    for feature in features {
+        let finding = feature["finding"].as_str().unwrap();
+        assert!(!finding.starts_with("unclear"), "{feature}");
+        assert_ne!(finding, "wrong result", "{feature}");
+    }
+    assert_eq!(report["module"]["safe"], true);
+    assert!(
+        report["module"]["path"]
+            .as_str()
+            .unwrap()
+            .contains("libggml-cpu")
+    );
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_the_processor_reports_is_what_is_tried() {
+    let report = report();
+    let works = |name: &str| {
+        let features = report["cpu"]["features"].as_array().unwrap();
+        features
+            .iter()
+            .find(|feature| feature["name"] == name)
+            .unwrap()["finding"]
+            == "works"
+    };
+    assert_eq!(works("sse4.2"), is_x86_feature_detected!("sse4.2"));
+    assert_eq!(works("avx2"), is_x86_feature_detected!("avx2"));
+    assert_eq!(works("fma"), is_x86_feature_detected!("fma"));
+}
+
+#[test]
+fn an_illegal_instruction_kills_only_the_child_that_tries_it() {
+    let output = run(&["doctor", "--try", "control"]);
+    assert_eq!(
+        output.status.signal(),
+        Some(libc::SIGILL),
+        "{}",
+        output.status
+    );
+}
+
+#[test]
+fn a_folder_without_modules_is_a_problem_and_the_rest_is_still_reported() {
+    let empty = TempDir::new().unwrap();
+    let output = program()
+        .arg("doctor")
+        .env("ROLLING_KV_LIB_DIR", empty.path())
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("problem: ") && text.contains(empty.path().to_str().unwrap()),
+        "{text}"
+    );
+    assert!(text.contains("Memory"), "{text}");
+    assert_eq!(text.lines().last(), Some("verdict: 1 problem"), "{text}");
+}
+
+#[test]
+fn without_python_there_is_a_note_and_no_problem() {
+    let empty = TempDir::new().unwrap();
+    let output = program()
+        .arg("doctor")
+        .env("PATH", empty.path())
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains("note: `rolling-kv fetch` needs python3"),
+        "{text}"
+    );
+}
