@@ -1,0 +1,61 @@
+#include "rkv-shim-guard.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace {
+
+thread_local int         guard_depth    = 0;
+thread_local bool        guard_computes = false;
+thread_local std::string error_text;
+
+// The files of backends lie one folder deeper (ggml/src/ggml-cpu/ops.cpp) than those of ggml itself.
+bool is_from_backend(const char * message) {
+    const char * path = std::strstr(message, "ggml/src/");
+    if (path == nullptr) {
+        return false;
+    }
+    path += std::strlen("ggml/src/");
+    const size_t n_path = std::strcspn(path, ":");
+    return std::memchr(path, '/', n_path) != nullptr;
+}
+
+void on_abort(const char * message) {
+    if (guard_depth > 0 && !(guard_computes && is_from_backend(message))) {
+        throw rkv::assertion{ message };
+    }
+    // ggml leaves the printing to this callback, and ends the process when it returns.
+    std::fprintf(stderr, "%s\n", message);
+}
+
+} // namespace
+
+namespace rkv {
+
+void error_set(const char * message) {
+    try {
+        error_text = message;
+    } catch (...) {
+        error_text.clear();
+    }
+}
+
+guard_scope::guard_scope(work kind) : computes_before(guard_computes) {
+    guard_depth++;
+    guard_computes = guard_computes || kind == work::computes;
+}
+
+guard_scope::~guard_scope() {
+    guard_depth--;
+    guard_computes = computes_before;
+}
+
+} // namespace rkv
+
+const char * rkv_error_last(void) {
+    return error_text.c_str();
+}
+
+void rkv_guard_install(void) {
+    ggml_set_abort_callback(on_abort);
+}

@@ -1,0 +1,139 @@
+//! Starting the library.
+
+use std::ffi::{CStr, CString};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::device::{Device, Feature};
+use crate::error::BackendError;
+use crate::status::check;
+use crate::{device, ffi, logging};
+
+/// Only a patched libllama defines this symbol, so naming it here makes the linker refuse a stock one.
+#[used]
+static ABI_MARKER: unsafe extern "C" fn() -> u32 = ffi::rkv_abi_v1;
+
+const ABI_VERSION: u32 = 1;
+
+/// Proof that llama.cpp was started and has a CPU backend. Copy it freely; starting happens once per process.
+#[derive(Debug, Clone, Copy)]
+pub struct Backend {
+    _started: (),
+}
+
+static LIB_DIR: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+impl Backend {
+    /// Starts llama.cpp: loads the backend modules and sends the log lines of llama.cpp and ggml to [`tracing`] (target
+    /// `llama_cpp`). Later calls answer at once.
+    ///
+    /// The modules are looked for in the folder that the environment variable `ROLLING_KV_LIB_DIR` names; else in the
+    /// executable's own folder when it holds `libggml-cpu*.so`; else where this crate's build put them.
+    ///
+    /// # Errors
+    /// When no module suits this CPU, or the library is not the one this crate was built with. It can be tried again.
+    pub fn init() -> Result<Self, BackendError> {
+        let mut lib_dir = LIB_DIR.lock().unwrap_or_else(PoisonError::into_inner);
+        if lib_dir.is_none() {
+            *lib_dir = Some(start()?);
+        }
+        Ok(Self { _started: () })
+    }
+
+    /// The folder that the backend modules were loaded from.
+    #[must_use]
+    pub fn lib_dir(self) -> PathBuf {
+        LIB_DIR
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+            .unwrap_or_default()
+    }
+
+    /// Version of llama.cpp, such as `v0.5.0`.
+    #[must_use]
+    pub fn llama_version(self) -> String {
+        // SAFETY: llama_version answers a static text.
+        unsafe { CStr::from_ptr(ffi::llama_version()) }
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// What the library was built from: llama.cpp's commit and a hash of the patches.
+    #[must_use]
+    pub fn build_stamp(self) -> String {
+        build_stamp()
+    }
+
+    /// Every device that a loaded backend offers, the CPU among them.
+    #[must_use]
+    pub fn devices(self) -> Vec<Device> {
+        device::all()
+    }
+
+    /// What each loaded backend says about itself, such as the instruction sets that it uses.
+    #[must_use]
+    pub fn features(self) -> Vec<Feature> {
+        device::features()
+    }
+}
+
+pub(crate) fn build_stamp() -> String {
+    // SAFETY: rkv_build_stamp answers a static text.
+    unsafe { CStr::from_ptr(ffi::rkv_build_stamp()) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn start() -> Result<PathBuf, BackendError> {
+    // SAFETY: the function takes nothing and answers a constant.
+    let found = unsafe { ABI_MARKER() };
+    if found != ABI_VERSION {
+        return Err(BackendError::WrongLibrary {
+            expected: ABI_VERSION,
+            found,
+        });
+    }
+    logging::install();
+    // SAFETY: installs a callback that is a plain function of the library.
+    unsafe { ffi::rkv_guard_install() };
+
+    let dir = find_lib_dir();
+    let bad_path = || BackendError::BadPath { path: dir.clone() };
+    let c_dir = CString::new(dir.to_str().ok_or_else(bad_path)?).map_err(|_| bad_path())?;
+    // SAFETY: `c_dir` is a NUL-terminated text that outlives the call.
+    check(unsafe { ffi::rkv_backends_load(c_dir.as_ptr()) })?;
+
+    // SAFETY: only asks the registry, which is not changed while LIB_DIR is locked.
+    let cpu = unsafe { ffi::ggml_backend_dev_by_type(ffi::GGML_BACKEND_DEVICE_TYPE_CPU) };
+    if cpu.is_null() {
+        return Err(BackendError::NoCpuBackend { searched: dir });
+    }
+    // SAFETY: a backend is registered, so this only fills tables.
+    unsafe { ffi::llama_backend_init() };
+    Ok(dir)
+}
+
+fn find_lib_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os("ROLLING_KV_LIB_DIR").filter(|dir| !dir.is_empty()) {
+        return dir.into();
+    }
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|exe| exe.parent().map(Path::to_owned));
+    match beside {
+        Some(dir) if holds_cpu_module(&dir) => dir,
+        _ => env!("ROLLING_KV_LIB_DIR").into(),
+    }
+}
+
+fn holds_cpu_module(dir: &Path) -> bool {
+    let Ok(entries) = dir.read_dir() else {
+        return false;
+    };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        name.to_str()
+            .is_some_and(|name| name.starts_with("libggml-cpu"))
+    })
+}
