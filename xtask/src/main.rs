@@ -1,0 +1,219 @@
+//! The chores of this repository: `cargo xtask <command>`.
+
+mod binaries;
+mod cargo;
+mod clone;
+mod counts;
+mod demo;
+mod dependent;
+mod elf;
+mod equality;
+mod error;
+mod fresh;
+mod git;
+mod kernels;
+mod memcheck;
+mod model;
+mod native;
+mod patches;
+mod place;
+mod process;
+mod progress;
+mod report;
+mod setup;
+mod smoke;
+mod sse;
+mod steps;
+mod suite;
+mod upstream;
+mod vendor;
+mod wheels;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use rolling_kv_stage::Variant;
+
+use crate::error::{Error, Result};
+use crate::place::Place;
+use crate::upstream::Depth;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "The chores of this repository",
+    after_help = AFTER_HELP,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Start here:
+  cargo xtask demo    from a fresh clone to an answer of a real model
+  cargo xtask test    every check that a change must pass
+
+Everything is built under the target folder; llama.cpp and the model are kept in the user's cache folder
+($ROLLING_KV_CACHE_DIR, else $XDG_CACHE_HOME/rolling-kv, else ~/.cache/rolling-kv).";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Set up what is missing, build, fetch a small model and let it answer a question
+    ///
+    /// The answer goes to standard output, everything else to standard error. The first run fetches about 200 MB and
+    /// compiles llama.cpp; later ones take seconds.
+    Demo,
+
+    /// Run every test, lint, documentation and format check
+    ///
+    /// Sets up what is missing first. Later steps run although an earlier one failed, as far as they can; a table at the end
+    /// says what passed, failed or was skipped and why, and the exit code is 1 if anything failed.
+    Test {
+        /// Run only this step and what it needs; may be given several times
+        #[arg(long, value_name = "STEP")]
+        only: Vec<String>,
+        /// Print the names of the steps and do nothing
+        #[arg(long)]
+        list: bool,
+    },
+
+    /// Run the gates: what must hold of a build beside its tests
+    Gates {
+        /// Also those that take long: all flash-attention cases, valgrind over all API tests, a fresh clone
+        #[arg(long)]
+        full: bool,
+        /// Run only this gate and what it needs; may be given several times
+        #[arg(long, value_name = "GATE")]
+        only: Vec<String>,
+    },
+
+    /// Install cmake, ninja and libclang under the target folder, unless they are there
+    ///
+    /// They come as Python wheels, need no root and leave the system alone. Tools of the system are used where they work.
+    Setup,
+
+    /// Fetch the pinned llama.cpp tree into vendor/llama.cpp
+    ///
+    /// Not needed for a build, which also finds the tree in the user's cache folder; good for reading it.
+    Vendor {
+        /// Only print the hash of the tree in the pinned package, as vendor/UPSTREAM.toml wants it
+        #[arg(long)]
+        print_hash: bool,
+    },
+
+    /// Check the patches, or edit them as commits
+    #[command(subcommand)]
+    Patches(Patches),
+
+    /// Build the patched llama.cpp programs into one folder that can be copied elsewhere
+    Binaries {
+        /// Where to put them [default: rolling-kv/binaries in the target folder]
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+
+    /// Build the unpatched llama-completion, llama-bench and llama-perplexity, to compare with
+    Stock,
+
+    /// Build and run upstream's own tests on the patched tree
+    UpstreamTests {
+        /// Every flash-attention case, and the state tests on every architecture
+        #[arg(long)]
+        full: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum Patches {
+    /// Apply every patch to a pristine tree; check series, headers and hooks
+    Check,
+    /// Make a git work tree with one commit per patch, to edit in
+    Open {
+        /// Where [default: rolling-kv/open in the target folder]
+        dir: Option<PathBuf>,
+    },
+    /// Write the commits of that work tree back into patches/
+    Refresh {
+        /// The work tree [default: rolling-kv/open in the target folder]
+        dir: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command, &Place::find()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command, place: &Place) -> Result<ExitCode> {
+    match command {
+        Command::Demo => demo::run(place)?,
+        Command::Test { list: true, .. } => suite::list(),
+        Command::Test { only, list: false } => return suite::test(place, &only),
+        Command::Gates { full, only } => return suite::gates(place, full, &only),
+        Command::Setup => setup::run(place)?,
+        Command::Vendor { print_hash: true } => vendor::print_hash(place)?,
+        Command::Vendor { print_hash: false } => vendor::run(place)?,
+        Command::Patches(Patches::Check) => drop(patches::check(place)?),
+        Command::Patches(Patches::Open { dir }) => patches::open(place, dir)?,
+        Command::Patches(Patches::Refresh { dir }) => patches::refresh(place, dir)?,
+        Command::Binaries { out } => {
+            setup::ensure(place)?;
+            binaries::run(place, &out.unwrap_or_else(|| binaries::default_out(place)))?;
+        }
+        Command::Stock => {
+            setup::ensure(place)?;
+            println!(
+                "{}",
+                native::build(place, Variant::Stock, native::STOCK_PROGRAMS)?
+                    .bin_dir()
+                    .display()
+            );
+        }
+        Command::UpstreamTests { full } => {
+            let counts = upstream::run(place, if full { Depth::Full } else { Depth::Short })?;
+            println!("total: {counts}");
+            if counts.failed > 0 {
+                return Err(Error::wrong(
+                    format!("{} of upstream's tests failed", counts.failed),
+                    "see the lines above",
+                ));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_says_what_it_does() {
+        for command in Cli::command().get_subcommands() {
+            assert!(
+                command
+                    .get_about()
+                    .is_some_and(|about| about.to_string().len() > 20),
+                "{}",
+                command.get_name()
+            );
+        }
+    }
+}

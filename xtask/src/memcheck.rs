@@ -1,0 +1,119 @@
+//! The API tests under valgrind.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cargo;
+use crate::counts::cargo_closing_line;
+use crate::error::{Error, Result};
+use crate::place::Place;
+use crate::process::Run;
+use crate::report::{Counts, Outcome};
+
+/// The exit code that says that valgrind found an error.
+const FOUND: &str = "97";
+
+/// The longest that one test binary may take.
+const LIMIT: Duration = Duration::from_secs(45 * 60);
+
+/// Runs the test binaries called `names` (all of the library's, if none is named) under valgrind.
+pub fn run(place: &Place, names: &[&str]) -> Result<Outcome> {
+    if Run::new("valgrind").arg("--version").quietly().is_err() {
+        return Ok(Outcome::Skipped(
+            "valgrind is not installed (Debian: apt install valgrind)".into(),
+        ));
+    }
+    let mut counts = Counts::default();
+    for program in test_programs(place, names)? {
+        counts += one(place, &program)?;
+    }
+    Ok(Outcome::Ran(counts))
+}
+
+fn one(place: &Place, program: &PathBuf) -> Result<Counts> {
+    let ended = Run::new("valgrind")
+        .args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
+        .args(["--num-callers=40", "--fair-sched=yes"])
+        .arg(format!("--error-exitcode={FOUND}"))
+        .arg(format!("--suppressions={}", place.root.join("xtask/valgrind.supp").display()))
+        .arg(program)
+        .args(["--test-threads=1", "--show-output"])
+        .dir(&place.root)
+        .env("ROLLING_KV_TEST_SLOW_MACHINE", "valgrind")
+        .limit(LIMIT)
+        .next("the report above names the place; run valgrind on that program yourself to look closer")
+        .quietly()?
+        .success()?;
+    let line = ended
+        .text
+        .lines()
+        .find(|line| cargo_closing_line(line).is_some())
+        .unwrap_or_default();
+    println!(
+        "{}: {line}",
+        program.file_name().unwrap_or_default().to_string_lossy()
+    );
+    let counts = cargo_closing_line(line).unwrap_or_default();
+    if counts.passed > 0 {
+        Ok(counts)
+    } else {
+        Err(Error::wrong(
+            format!("{} ran no test", program.display()),
+            "name another test",
+        ))
+    }
+}
+
+/// Builds the tests and answers where their programs lie.
+fn test_programs(place: &Place, names: &[&str]) -> Result<Vec<PathBuf>> {
+    let which: Vec<&str> = match names {
+        [] => vec!["--lib", "--tests"],
+        names => names.iter().flat_map(|&name| ["--test", name]).collect(),
+    };
+    let run = cargo::command(place).args([
+        "test",
+        "--package",
+        "rolling-kv",
+        "--no-run",
+        "--message-format=json",
+    ]);
+    let messages = run.args(which).quietly()?.success()?.stdout;
+    let programs: Vec<PathBuf> = String::from_utf8_lossy(&messages)
+        .lines()
+        .filter_map(executable)
+        .collect();
+    if programs.is_empty() {
+        return Err(Error::wrong(
+            "cargo built no test program",
+            "check the names of the tests in tests/",
+        ));
+    }
+    Ok(programs)
+}
+
+fn executable(line: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    message["profile"]["test"].as_bool().filter(|&test| test)?;
+    message["executable"].as_str().map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_test_programs_are_taken_from_cargos_messages() {
+        let line = |test: bool, exe: &str| {
+            format!(r#"{{"profile":{{"test":{test}}},"executable":{exe}}}"#)
+        };
+        assert_eq!(
+            executable(&line(true, "\"/t/a\"")),
+            Some(PathBuf::from("/t/a"))
+        );
+        assert_eq!(executable(&line(false, "\"/t/a\"")), None);
+        assert_eq!(executable(&line(true, "null")), None);
+        assert_eq!(executable("{}"), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! What each step of `cargo xtask test` and `cargo xtask gates` does.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use rolling_kv_stage::Variant;
+
+use crate::error::Result;
+use crate::native::{self, PROGRAMS, UPSTREAM_TESTS};
+use crate::place::Place;
+use crate::report::{Counts, Outcome};
+use crate::upstream::{self, Depth};
+use crate::{
+    binaries, cargo, clone, dependent, equality, fresh, kernels, memcheck, model, patches, setup,
+    smoke,
+};
+
+/// A step that is one check.
+fn done<T>(result: Result<T>) -> Result<Outcome> {
+    result.map(|_| Outcome::passed())
+}
+
+/// A step that counts its own checks.
+fn counted(result: Result<Counts>) -> Result<Outcome> {
+    result.map(Outcome::Ran)
+}
+
+/// Every Rust file is formatted.
+pub fn format(place: &Place) -> Result<Outcome> {
+    done(cargo::shown(place, &["fmt", "--all", "--", "--check"]))
+}
+
+/// The build tools are there, or are installed.
+pub fn tools(place: &Place) -> Result<Outcome> {
+    done(setup::ensure(place))
+}
+
+/// Upstream's tree is there, or is fetched.
+pub fn upstream_tree(place: &Place) -> Result<Outcome> {
+    done(native::source(place))
+}
+
+/// The patches hold what `cargo xtask patches check` asks.
+pub fn patches_check(place: &Place) -> Result<Outcome> {
+    let patches = patches::check(place)?.patches.len();
+    Ok(Outcome::Ran(Counts::new(patches as u64, 0, 0)))
+}
+
+/// The tests that need no llama.cpp.
+pub fn tooling_tests(place: &Place) -> Result<Outcome> {
+    counted(cargo::test(
+        place,
+        &["--package", "rolling-kv-stage", "--package", "xtask"],
+        &[],
+    ))
+}
+
+/// Everything of the patched tree that a later step runs, built in one go.
+pub fn native_build(place: &Place) -> Result<Outcome> {
+    setup::ensure(place)?;
+    let targets: Vec<&str> = PROGRAMS.iter().chain(UPSTREAM_TESTS).copied().collect();
+    done(native::build(place, Variant::Patched, &targets))
+}
+
+/// Our C++ compiles without a warning.
+pub fn kernel_warnings(place: &Place) -> Result<Outcome> {
+    counted(kernels::check(place))
+}
+
+/// Clippy has nothing to say.
+pub fn clippy(place: &Place) -> Result<Outcome> {
+    done(cargo::shown(
+        place,
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ))
+}
+
+/// The unpatched llama-completion to compare with.
+pub fn stock_build(place: &Place) -> Result<Outcome> {
+    setup::ensure(place)?;
+    done(native::stock_completion(place))
+}
+
+/// The small real model is there, or is fetched.
+pub fn model_fetch(place: &Place) -> Result<Outcome> {
+    done(model::fetch(place))
+}
+
+/// The tests that need llama.cpp. What they would skip for want of the model or of the unpatched program is required.
+pub fn tests(place: &Place) -> Result<Outcome> {
+    let stock = native::stock_completion(place)?;
+    let env: [(&str, &OsStr); 3] = [
+        ("ROLLING_KV_REQUIRE_MODEL", "1".as_ref()),
+        ("ROLLING_KV_REQUIRE_STOCK", "1".as_ref()),
+        ("ROLLING_KV_STOCK_COMPLETION", stock.as_os_str()),
+    ];
+    counted(cargo::test(
+        place,
+        &[
+            "--workspace",
+            "--exclude",
+            "rolling-kv-stage",
+            "--exclude",
+            "xtask",
+        ],
+        &env,
+    ))
+}
+
+/// The documentation builds without a warning.
+pub fn documentation(place: &Place) -> Result<Outcome> {
+    let run = cargo::command(place)
+        .args(["doc", "--workspace", "--no-deps", "--lib"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    done(run.limit(Duration::from_secs(20 * 60)).shown()?.success())
+}
+
+/// Benches and examples compile.
+pub fn benches(place: &Place) -> Result<Outcome> {
+    done(cargo::shown(
+        place,
+        &["test", "--workspace", "--benches", "--examples", "--no-run"],
+    ))
+}
+
+/// Crates that depend on ours run.
+pub fn dependents(place: &Place) -> Result<Outcome> {
+    counted(dependent::run(place))
+}
+
+/// The folder of programs can be moved.
+pub fn collect_binaries(place: &Place) -> Result<Outcome> {
+    done(binaries::run(place, &binaries::default_out(place)))
+}
+
+/// The patched server answers.
+pub fn server_smoke(place: &Place) -> Result<Outcome> {
+    counted(smoke::run(place))
+}
+
+/// Nothing is built twice.
+pub fn freshness(place: &Place) -> Result<Outcome> {
+    counted(fresh::run(place))
+}
+
+/// Our program's text is the unpatched program's.
+pub fn run_equality(place: &Place) -> Result<Outcome> {
+    counted(equality::run(place))
+}
+
+/// Upstream's own tests, as many as take minutes.
+pub fn upstream_tests(place: &Place) -> Result<Outcome> {
+    counted(upstream::run(place, Depth::Short))
+}
+
+/// Upstream's own tests, all of them.
+pub fn upstream_tests_all(place: &Place) -> Result<Outcome> {
+    counted(upstream::run(place, Depth::Full))
+}
+
+/// The API tests on tiny models make no memory error.
+pub fn valgrind(place: &Place) -> Result<Outcome> {
+    memcheck::run(place, &["api_tiny"])
+}
+
+/// All API tests make no memory error.
+pub fn valgrind_all(place: &Place) -> Result<Outcome> {
+    memcheck::run(place, &[])
+}
+
+/// A clone elsewhere builds offline.
+pub fn fresh_clone(place: &Place) -> Result<Outcome> {
+    clone::run(place)
+}
