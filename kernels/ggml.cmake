@@ -1,6 +1,10 @@
 # What rolling-kv adds to ggml. Included at the end of ggml/src/CMakeLists.txt.
 set(RKV_DIR ${CMAKE_CURRENT_LIST_DIR})
 
+target_sources(ggml-base PRIVATE
+    ${RKV_DIR}/src/rkv-backend.cpp
+    ${RKV_DIR}/src/rkv-fault.cpp
+)
 target_include_directories(ggml-base PUBLIC $<BUILD_INTERFACE:${RKV_DIR}/include>)
 
 # CPU variants: the loader picks the best one whose every feature the running machine reports, and falls back to the

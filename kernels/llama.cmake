@@ -3,6 +3,11 @@ set(RKV_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-abi.cpp
+    ${RKV_DIR}/src/rkv-graph.cpp
+    ${RKV_DIR}/src/rkv-kv-rows.cpp
+    ${RKV_DIR}/src/rkv-kv-split.cpp
+    ${RKV_DIR}/src/rkv-report.cpp
+    ${RKV_DIR}/src/rkv-residency.cpp
     ${RKV_DIR}/src/rkv-shim-context.cpp
     ${RKV_DIR}/src/rkv-shim-guard.cpp
     ${RKV_DIR}/src/rkv-shim-memory.cpp
@@ -13,7 +18,7 @@ set(RKV_LLAMA_SOURCES
 )
 
 target_sources(llama PRIVATE ${RKV_LLAMA_SOURCES})
-target_include_directories(llama PUBLIC ${RKV_DIR}/include)
+target_include_directories(llama PUBLIC ${RKV_DIR}/include PRIVATE ${RKV_DIR}/src)
 
 # One object per file of ours, so that editing one recompiles one.
 set_source_files_properties(${RKV_LLAMA_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -15,6 +15,22 @@ static ABI_MARKER: unsafe extern "C" fn() -> u32 = ffi::rkv_abi_v1;
 
 const ABI_VERSION: u32 = 1;
 
+/// Sizes of the structs that cross the boundary, as this crate knows them. The order is `rkv_layout_digest`'s.
+const STRUCT_SIZES: [usize; 12] = [
+    size_of::<ffi::llama_model_params>(),
+    size_of::<ffi::llama_context_params>(),
+    size_of::<ffi::llama_batch>(),
+    size_of::<ffi::llama_token_data>(),
+    size_of::<ffi::llama_token_data_array>(),
+    size_of::<ffi::llama_chat_message>(),
+    size_of::<ffi::llama_perf_context_data>(),
+    size_of::<ffi::rkv_model_info>(),
+    size_of::<ffi::rkv_kv_mismatch>(),
+    size_of::<ffi::rkv_context_need>(),
+    size_of::<ffi::rkv_breakdown_row>(),
+    size_of::<ffi::rkv_memory_info>(),
+];
+
 /// Proof that llama.cpp was started and has a CPU backend. Copy it freely; starting happens once per process.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend {
@@ -94,6 +110,10 @@ fn start() -> Result<PathBuf, BackendError> {
             found,
         });
     }
+    // SAFETY: the function takes nothing and answers a constant.
+    if unsafe { ffi::rkv_layout_digest() } != layout_digest(&STRUCT_SIZES) {
+        return Err(BackendError::OtherHeaders);
+    }
     logging::install();
     // SAFETY: installs a callback that is a plain function of the library.
     unsafe { ffi::rkv_guard_install() };
@@ -112,6 +132,12 @@ fn start() -> Result<PathBuf, BackendError> {
     // SAFETY: a backend is registered, so this only fills tables.
     unsafe { ffi::llama_backend_init() };
     Ok(dir)
+}
+
+fn layout_digest(sizes: &[usize]) -> u64 {
+    sizes.iter().fold(0, |digest: u64, &size| {
+        digest.wrapping_mul(4099).wrapping_add(size as u64)
+    })
 }
 
 fn find_lib_dir() -> PathBuf {
@@ -136,4 +162,23 @@ fn holds_cpu_module(dir: &Path) -> bool {
         name.to_str()
             .is_some_and(|name| name.starts_with("libggml-cpu"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STRUCT_SIZES, layout_digest};
+    use crate::ffi;
+
+    #[test]
+    fn a_struct_of_another_size_changes_the_digest() {
+        // SAFETY: the function takes nothing and answers a constant.
+        assert_eq!(layout_digest(&STRUCT_SIZES), unsafe {
+            ffi::rkv_layout_digest()
+        });
+        for i in 0..STRUCT_SIZES.len() {
+            let mut sizes = STRUCT_SIZES;
+            sizes[i] += 8;
+            assert_ne!(layout_digest(&sizes), layout_digest(&STRUCT_SIZES));
+        }
+    }
 }

@@ -124,6 +124,9 @@ impl<'model> Context<'model> {
         let checked = Checked::new(model, params)?;
         let abort = Arc::new(AtomicBool::new(false));
         let mut raw_params = checked.raw;
+        if let Some(rolling) = &checked.rolling {
+            raw_params.rkv = rolling.to_ffi();
+        }
         raw_params.abort_callback = Some(is_aborted);
         // The context keeps the Arc, so the flag outlives llama.cpp's pointer to it.
         raw_params.abort_callback_data = Arc::as_ptr(&abort).cast_mut().cast();

@@ -5,7 +5,7 @@ use crate::context_params::{Attention, ContextParams, FlashAttention, KvType, Po
 use crate::error::ContextError;
 use crate::model::Model;
 use crate::status::check;
-use crate::{ffi, host};
+use crate::{ffi, host, rolling};
 
 /// llama.cpp rounds the context up to this many tokens.
 const CTX_STEP: u32 = 256;
@@ -17,6 +17,7 @@ const MAX_CTX: u32 = i32::MAX as u32 / CTX_STEP * CTX_STEP;
 pub(crate) struct Checked {
     pub(crate) raw: ffi::llama_context_params,
     pub(crate) causal: bool,
+    pub(crate) rolling: Option<rolling::Checked>,
 }
 
 impl Checked {
@@ -34,6 +35,11 @@ impl Checked {
         numbers(params)?;
         cache_types(model, params)?;
 
+        let rolling = params
+            .rolling_kv
+            .as_ref()
+            .map(|spill| spill.check(model, params))
+            .transpose()?;
         if params.pooling == Some(Pooling::Rank) && !info.has_classifier {
             return Err(ContextError::NoClassifier);
         }
@@ -46,7 +52,11 @@ impl Checked {
             .attention
             .map_or(info.causal, |attention| attention == Attention::Causal);
         let raw = memory(model, params, n_ctx)?;
-        Ok(Self { raw, causal })
+        Ok(Self {
+            raw,
+            causal,
+            rolling,
+        })
     }
 }
 

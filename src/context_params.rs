@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::ffi;
+use crate::rolling::RollingKv;
 
 /// How a row of K or V is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -161,6 +162,7 @@ pub struct ContextParams {
     pub(crate) swa_full: bool,
     pub(crate) kv_on_host: bool,
     pub(crate) ops_on_host: bool,
+    pub(crate) rolling_kv: Option<RollingKv>,
 }
 
 impl Default for ContextParams {
@@ -195,6 +197,7 @@ impl ContextParams {
             swa_full: false,
             kv_on_host: false,
             ops_on_host: false,
+            rolling_kv: None,
         }
     }
 
@@ -304,6 +307,12 @@ impl ContextParams {
     /// Compute on the CPU what lies in the host's memory, instead of sending it to a device for large batches.
     pub fn ops_on_host(mut self) -> Self {
         self.ops_on_host = true;
+        self
+    }
+
+    /// Keep only a window of the cache in device memory; the rest lies in host memory, and attention stays exact.
+    pub fn rolling_kv(mut self, spill: RollingKv) -> Self {
+        self.rolling_kv = Some(spill);
         self
     }
 

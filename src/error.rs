@@ -6,6 +6,7 @@
 mod context;
 mod decode;
 mod load;
+mod rolling;
 mod sampler;
 mod sequence;
 mod state;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 pub use context::ContextError;
 pub use decode::{DecodeError, OutputError};
 pub use load::LoadError;
+pub use rolling::RollingKvError;
 pub use sampler::SamplerError;
 pub use sequence::SequenceError;
 pub use state::StateError;
@@ -84,6 +86,11 @@ pub enum BackendError {
         /// The version the library answered.
         found: u32,
     },
+    /// The library has structs of other sizes than this crate: a program that was not rebuilt after the library was.
+    #[error(
+        "libllama was built from other headers than this crate: rebuild both from the same checkout"
+    )]
+    OtherHeaders,
     /// The folder's name holds a NUL byte or is not UTF-8.
     #[error("the folder {} cannot be handed to llama.cpp: give it a name that is valid UTF-8", path.display())]
     BadPath {

@@ -42,6 +42,7 @@ mod decode;
 mod decode_checks;
 mod device;
 mod error;
+mod fault;
 mod ffi;
 mod fingerprint;
 mod gguf;
@@ -54,6 +55,8 @@ mod model;
 mod model_params;
 mod perf;
 mod ptr;
+mod residency;
+mod rolling;
 mod sampler;
 mod sampler_steps;
 mod state;
@@ -76,13 +79,16 @@ pub use context_params::{Attention, ContextParams, FlashAttention, KvType, Pooli
 pub use device::{Device, DeviceKind, Feature};
 pub use error::{
     BackendError, ChatError, ContextError, DecodeError, Error, Failure, FailureKind, LoadError,
-    OutputError, Result, SamplerError, SequenceError, StateError, VocabError,
+    OutputError, Result, RollingKvError, SamplerError, SequenceError, StateError, VocabError,
 };
+pub use fault::{Fault, FaultGuard};
 pub use logits::Logits;
 pub use memory::Memory;
 pub use model::Model;
 pub use model_params::{LoadMode, ModelParams, SplitMode};
 pub use perf::Perf;
+pub use residency::{Counters, LayerResidency, Part, Residency, Row};
+pub use rolling::{Order, RollingKv};
 pub use sampler::Sampler;
 pub use sampler_steps::{Penalties, SamplerBuilder};
 pub use state::StateBlob;

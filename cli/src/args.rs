@@ -4,6 +4,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::doctor::DoctorArgs;
 use crate::fetch::FetchArgs;
+use crate::gate::GateArgs;
 use crate::run::RunArgs;
 use crate::version;
 
@@ -56,6 +57,10 @@ pub enum Command {
     /// Get a small real model into your cache folder
     #[command(long_about = FETCH_ABOUT)]
     Fetch(FetchArgs),
+
+    /// Prove, with numbers, that nothing changed but the placement of the cache
+    #[command(long_about = GATE_ABOUT)]
+    Gate(GateArgs),
 }
 
 const RUN_ABOUT: &str = "\
@@ -88,6 +93,18 @@ The last line is the verdict. The exit code is 0 if everything fits and 1 if the
 Examples:
   rolling-kv doctor
   rolling-kv doctor --json | python3 -m json.tool";
+
+const GATE_ABOUT: &str = "\
+Prove, with numbers, that nothing changed but the placement of the cache.
+
+A gate runs the same text through a spilled cache, a resident one and llama.cpp's own attention, and judges what comes \
+out. Run it before you trust a model and a setting.
+
+Exit codes: 0 pass, 1 fail, 2 it could not run.
+
+Examples:
+  rolling-kv gate logit-equiv -m smollm2 --ctx 6144 --window-cells 1024 --json found.json
+  rolling-kv gate logit-equiv -m smollm2 --inject flip";
 
 const FETCH_ABOUT: &str = "\
 Get a small real model into your cache folder.

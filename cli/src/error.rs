@@ -1,6 +1,8 @@
 //! What a command can end with, and the exit code that belongs to it.
 
+use crate::exit;
 use crate::fetch::FetchError;
+use crate::gate::GateCommandError;
 use crate::run::RunError;
 
 /// Why the program does not end with 0. The message says what happened and what to do next.
@@ -11,6 +13,8 @@ pub enum CliError {
     Run(#[from] RunError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Gate(#[from] GateCommandError),
 }
 
 impl CliError {
@@ -19,6 +23,7 @@ impl CliError {
         match self {
             Self::Run(error) => error.exit_code(),
             Self::Fetch(error) => error.exit_code(),
+            Self::Gate(_) => exit::COULD_NOT_RUN,
         }
     }
 }

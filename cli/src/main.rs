@@ -7,6 +7,7 @@ mod doctor;
 mod error;
 mod exit;
 mod fetch;
+mod gate;
 mod interrupt;
 mod logging;
 mod models;
@@ -37,6 +38,7 @@ fn dispatch(command: &Command) -> Result<u8, CliError> {
     match command {
         Command::Run(args) => Ok(run::run(args)?),
         Command::Doctor(args) => Ok(doctor::doctor(args)),
+        Command::Gate(args) => Ok(gate::gate(args)?),
         Command::Fetch(args) => Ok(fetch::fetch(args).map(|()| exit::OK)?),
     }
 }

@@ -3,7 +3,7 @@
 mod args;
 mod error;
 mod generate;
-mod parse;
+pub mod parse;
 mod prompt;
 mod report;
 mod sampling;
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use rolling_kv::{Backend, Context, Model};
 
-pub use args::RunArgs;
+pub use args::{CACHE_TYPES, RunArgs};
 pub use error::RunError;
 pub use threads::fitting as fitting_threads;
 
@@ -54,6 +54,9 @@ pub fn run(args: &RunArgs) -> Result<u8, RunError> {
     let mut json = RunJson::new(&outcome, seed);
     json.model = Some(describe(&model, &path));
     json.options = Some(options(args, &context));
+    if args.context.window_cells.is_some() {
+        ui::note(&context.residency().to_string());
+    }
     Ok(finish(args, &outcome, &json))
 }
 

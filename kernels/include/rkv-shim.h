@@ -31,6 +31,10 @@ LLAMA_API const char * rkv_error_last(void);
 // Makes assertions that fail inside a function of this header come back as RKV_ERR_ASSERT. Call once, before anything else.
 LLAMA_API void rkv_guard_install(void);
 
+// One number over the sizes of the structs that cross this boundary. Whoever was compiled with other headers computes
+// another number from their own sizes, and must not go on. The list of structs is rkv-shim-guard.cpp's.
+LLAMA_API uint64_t rkv_layout_digest(void);
+
 // Loads the best backend module of each kind from this folder (UTF-8).
 LLAMA_API enum rkv_status rkv_backends_load(const char * dir);
 

@@ -5,6 +5,9 @@
 // Conventions: functions are `rkv_<thing>_<verb>`; integers have a size; nothing is thrown across this boundary.
 
 #include "llama.h"
+#include "rkv-attn-node.h"
+#include "rkv-params.h"
+#include "rkv-residency-api.h"
 
 #include <stdint.h>
 

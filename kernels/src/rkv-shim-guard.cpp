@@ -59,3 +59,17 @@ const char * rkv_error_last(void) {
 void rkv_guard_install(void) {
     ggml_set_abort_callback(on_abort);
 }
+
+uint64_t rkv_layout_digest(void) {
+    const size_t sizes[] = {
+        sizeof(llama_model_params),      sizeof(llama_context_params), sizeof(llama_batch),
+        sizeof(llama_token_data),        sizeof(llama_token_data_array), sizeof(llama_chat_message),
+        sizeof(llama_perf_context_data), sizeof(rkv_model_info),       sizeof(rkv_kv_mismatch),
+        sizeof(rkv_context_need),        sizeof(rkv_breakdown_row),    sizeof(rkv_memory_info),
+    };
+    uint64_t digest = 0;
+    for (const size_t size : sizes) {
+        digest = digest * 4099 + size;
+    }
+    return digest;
+}

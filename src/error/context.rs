@@ -1,4 +1,4 @@
-use super::{Failure, human};
+use super::{Failure, RollingKvError, human};
 use crate::KvType;
 
 /// Why a context could not be made. The model stays usable.
@@ -132,6 +132,9 @@ pub enum ContextError {
         /// What was asked for.
         n_seq_max: u32,
     },
+    /// The window that was asked for is not possible.
+    #[error("rolling_kv: {0}")]
+    RollingKv(#[from] RollingKvError),
     /// llama.cpp refused.
     #[error("llama.cpp could not make the context: {0}")]
     Failed(#[from] Failure),

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use rolling_kv_stage::{Repo, Variant};
 use serde_json::Value;
@@ -30,28 +32,52 @@ pub fn check(place: &Place) -> Result<Counts> {
     let text = fs::read_to_string(&list).map_err(Error::file("read", &list))?;
     let ours = compilations(&text, &root.join("rkv"));
     require_all(&Repo::new(&place.root).kernels().join("src"), &ours)?;
-    let mut counts = Counts::default();
-    for one in &ours {
-        let strict = format!("{} -Wall -Wextra -Werror -fsyntax-only", one.command);
-        let ended = Run::new("sh")
-            .args(["-c", &strict])
-            .dir(&one.directory)
-            .quietly()?;
-        let name = one
-            .file
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if ended.status.success() {
-            println!("ok  {name}");
-            counts += Counts::ONE;
-        } else {
-            println!("WARNINGS in {name}:\n{}", ended.text.trim_end());
-            counts += Counts::new(0, 1, 0);
+    let next = Mutex::new(ours.iter());
+    let found = Mutex::new(Ok(Counts::default()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(one) = take(&next) {
+                    note(&found, one.strict());
+                }
+            });
         }
+    });
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take<'a>(next: &Mutex<std::slice::Iter<'a, Compilation>>) -> Option<&'a Compilation> {
+    next.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
+/// Adds one result to the sum; the first error stays.
+fn note(found: &Mutex<Result<Counts>>, result: Result<Counts>) {
+    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    match (&mut *found, result) {
+        (Ok(sum), Ok(counts)) => *sum += counts,
+        (Ok(_), Err(error)) => *found = Err(error),
+        (Err(_), _) => {}
     }
-    Ok(counts)
+}
+
+impl Compilation {
+    /// Compiles without making an object; any warning is a failure.
+    fn strict(&self) -> Result<Counts> {
+        let command = format!("{} -Wall -Wextra -Werror -fsyntax-only", self.command);
+        let ended = Run::new("sh")
+            .args(["-c", &command])
+            .dir(&self.directory)
+            .quietly()?;
+        if ended.status.success() {
+            return Ok(Counts::ONE);
+        }
+        println!(
+            "WARNINGS in {}:\n{}",
+            self.file.display(),
+            ended.text.trim_end()
+        );
+        Ok(Counts::new(0, 1, 0))
+    }
 }
 
 /// The compilations of files below `folder`.
@@ -134,6 +160,27 @@ mod tests {
                 .unwrap_err()
                 .to_string()
                 .contains("rkv-lost.cpp")
+        );
+    }
+
+    #[test]
+    fn a_warning_is_a_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = |text: &str| {
+            fs::write(dir.path().join("a.c"), text).unwrap();
+            let directory = dir.path().to_owned();
+            Compilation {
+                file: "a.c".into(),
+                directory,
+                command: "cc -c a.c".into(),
+            }
+            .strict()
+            .unwrap()
+        };
+        assert_eq!(one("int f(void) { return 1; }\n"), Counts::ONE);
+        assert_eq!(
+            one("int f(void) { int unused; return 1; }\n"),
+            Counts::new(0, 1, 0)
         );
     }
 

@@ -29,6 +29,9 @@ pub const UPSTREAM_TESTS: &[&str] = &[
     "test-alloc",
     "test-save-load-state",
     "test-state-restore-fragmented",
+    "test-rkv-archs",
+    "test-rkv-attn",
+    "bench-rkv-attn",
 ];
 
 /// Finds upstream's tree, fetching it into the user's cache if it is nowhere.

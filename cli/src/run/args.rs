@@ -131,6 +131,23 @@ pub struct ContextArgs {
     /// Flash attention; auto: where the model and the device allow it
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = FlashAttn::Auto)]
     pub flash_attn: FlashAttn,
+
+    /// Keep only the first N cells of each layer's cache in device memory, the others in host memory; attention stays exact
+    ///
+    /// [default: the whole cache in device memory]
+    #[arg(long, value_name = "N", value_parser = parse::token_count)]
+    pub window_cells: Option<u32>,
+
+    /// Order of attention with --window-cells; tiled: the same bits for every window
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = OrderArg::Auto, requires = "window_cells")]
+    pub order: OrderArg,
+}
+
+/// The order of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OrderArg {
+    Auto,
+    Tiled,
 }
 
 /// The types that llama.cpp can keep keys and values in.

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use rolling_kv::{
     AddSpecial, Answer, Backend, ChatMessage, ChatTemplate, Context, ContextParams, FlashAttention,
-    KvType, LoadError, Model, ModelParams, ParseSpecial, Token,
+    KvType, LoadError, Model, ModelParams, Order, ParseSpecial, RollingKv, Token,
 };
 
-use super::args::{ContextArgs, FlashAttn, RunArgs};
+use super::args::{ContextArgs, FlashAttn, OrderArg, RunArgs};
 use super::{RunError, threads};
 use crate::{interrupt, ui};
 
@@ -106,6 +106,15 @@ pub fn context<'model>(
             FlashAttn::On => FlashAttention::On,
             FlashAttn::Off => FlashAttention::Off,
         });
+    let params = match options.window_cells {
+        Some(cells) => {
+            params.rolling_kv(RollingKv::window_cells(cells).order(match options.order {
+                OrderArg::Auto => Order::Auto,
+                OrderArg::Tiled => Order::Tiled,
+            }))
+        }
+        None => params,
+    };
     Ok(model.context(&params)?)
 }
 

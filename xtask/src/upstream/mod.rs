@@ -77,6 +77,12 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
             )
         }),
         timed("server tests", || server::run(&bench)),
+        timed("tiled attention", || {
+            simple(bench.program("test-rkv-attn"), parse::closing)
+        }),
+        timed("architectures with a spilled cache", || {
+            spilled_architectures(&bench)
+        }),
     ];
     if depth == Depth::Full {
         rows.push(timed("test-save-load-state, every architecture", || {
@@ -227,6 +233,13 @@ fn architectures(bench: &Bench) -> Result<Counts> {
         ));
     }
     agree(&ended, Counts::new(all - failed, failed, rows.skipped))
+}
+
+/// Our table of every architecture with a window; the whole of it is kept beside the logs.
+fn spilled_architectures(bench: &Bench) -> Result<Counts> {
+    let ended = bench.program("test-rkv-archs").quietly()?;
+    save_log(bench, "test-rkv-archs.log", &ended)?;
+    agree(&ended, parse::closing(&ended.text))
 }
 
 fn backend_ops(bench: &Bench, ops: &str, params: Option<&str>) -> Result<Counts> {

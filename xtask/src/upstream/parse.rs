@@ -111,6 +111,18 @@ pub fn save_load_models(text: &str) -> Counts {
     text.lines().find_map(read).unwrap_or_default()
 }
 
+/// Our own programs: a last line "N passed, N failed".
+pub fn closing(text: &str) -> Counts {
+    let numbers = |line: &str| {
+        let (passed, failed) = line
+            .trim()
+            .strip_suffix(" failed")?
+            .split_once(" passed, ")?;
+        Some(Counts::new(passed.parse().ok()?, failed.parse().ok()?, 0))
+    };
+    text.lines().rev().find_map(numbers).unwrap_or_default()
+}
+
 /// test-state-restore-fragmented is one test, and says `SUCCESS`.
 pub fn restore_fragmented(text: &str) -> Counts {
     let passed = text.contains("SUCCESS - state restore works");
@@ -120,6 +132,15 @@ pub fn restore_fragmented(text: &str) -> Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_closing_line_of_our_programs_is_read() {
+        assert_eq!(
+            closing("| a | equal |\n\n12 passed, 3 failed\n"),
+            Counts::new(12, 3, 0)
+        );
+        assert_eq!(closing("nothing"), Counts::default());
+    }
 
     #[test]
     fn colours_are_taken_out() {

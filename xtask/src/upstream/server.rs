@@ -34,11 +34,7 @@ pub fn python(place: &Place) -> Result<PathBuf> {
 
 /// Runs the tests in a copy of their folder and prints the reasons for what was skipped.
 pub fn run(bench: &Bench) -> Result<Counts> {
-    let tests = bench.scratch.join("server");
-    if tests.exists() {
-        fs::remove_dir_all(&tests).map_err(Error::file("remove", &tests))?;
-    }
-    copy(&bench.staged.join("tools/server/tests"), &tests)?;
+    let tests = lay_out(bench)?;
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("server_tests");
     for name in [format!("{PLUGIN}.py"), "not_run.txt".to_owned()] {
         fs::copy(ours.join(&name), tests.join(&name))
@@ -100,6 +96,21 @@ pub fn run(bench: &Bench) -> Result<Counts> {
         .find_map(pytest_closing_line)
         .ok_or_else(|| ended.failure())?;
     super::agree(&ended, counts)
+}
+
+/// A copy of the tests, which write beside themselves, at the depth and with the neighbour that they expect.
+fn lay_out(bench: &Bench) -> Result<PathBuf> {
+    let root = bench.scratch.join("server");
+    if root.exists() {
+        fs::remove_dir_all(&root).map_err(Error::file("remove", &root))?;
+    }
+    let tests = root.join("tools/server/tests");
+    copy(&bench.staged.join("tools/server/tests"), &tests)?;
+    fs::create_dir_all(tests.join("tmp")).map_err(Error::file("make", &tests))?;
+    let models = root.join("models");
+    std::os::unix::fs::symlink(bench.staged.join("models"), &models)
+        .map_err(Error::file("make", &models))?;
+    Ok(tests)
 }
 
 /// A port of the loopback interface that is free just now.

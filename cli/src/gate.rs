@@ -1,0 +1,17 @@
+//! `rolling-kv gate`: what proves, with numbers, that nothing changed but the placement.
+
+mod args;
+mod error;
+mod logit_equiv;
+
+pub use args::GateArgs;
+pub use error::GateCommandError;
+
+use args::Gate;
+
+/// Runs the gate and answers the exit code: 0 pass, 1 fail; what could not run is an error.
+pub fn gate(args: &GateArgs) -> Result<u8, GateCommandError> {
+    match &args.gate {
+        Gate::LogitEquiv(options) => logit_equiv::run(options),
+    }
+}

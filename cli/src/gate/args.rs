@@ -1,0 +1,81 @@
+//! The options of the gates.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::run::{CACHE_TYPES, parse};
+
+/// The options of `rolling-kv gate`.
+#[derive(Args)]
+pub struct GateArgs {
+    #[command(subcommand)]
+    pub gate: Gate,
+}
+
+/// The gates.
+#[derive(Subcommand)]
+pub enum Gate {
+    /// Compare the logits of a spilled cache with those of a resident one and of llama.cpp's own attention
+    LogitEquiv(LogitEquivArgs),
+}
+
+/// The options of `rolling-kv gate logit-equiv`.
+#[derive(Args)]
+pub struct LogitEquivArgs {
+    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
+    #[arg(short, long, value_name = "MODEL")]
+    pub model: PathBuf,
+
+    /// Tokens of context; the text fills it
+    #[arg(long, value_name = "N", default_value_t = 6144, value_parser = parse::context)]
+    pub ctx: u32,
+
+    /// Cells of each layer in the window; the others lie in the tail
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse::token_count)]
+    pub window_cells: u32,
+
+    /// Cells of a tile, a multiple of 32
+    ///
+    /// [default: 128]
+    #[arg(long, value_name = "N", value_parser = parse::token_count)]
+    pub tile_cells: Option<u32>,
+
+    /// How K and V are stored
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = PossibleValuesParser::new(CACHE_TYPES))]
+    pub cache_type: String,
+
+    /// CPU threads
+    ///
+    /// [default: as many as this process may use]
+    #[arg(short, long, value_name = "N", value_parser = parse::threads)]
+    pub threads: Option<u32>,
+
+    /// Seed of the built-in text
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Text to use instead of the built-in one
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+
+    /// Put a fault into the spilled run; the gate must then fail
+    #[arg(long, value_name = "FAULT")]
+    pub inject: Option<InjectArg>,
+
+    /// Write what was found to this file, as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// The faults.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum InjectArg {
+    /// Change one byte of a cell of the tail
+    Flip,
+    /// Leave the newest tile of the tail out
+    Drop,
+    /// Read the first tile of the tail as it was before it was written
+    Stale,
+}

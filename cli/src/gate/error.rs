@@ -1,0 +1,27 @@
+//! Why a gate could not run.
+
+use std::io;
+use std::path::PathBuf;
+
+use rolling_kv::{BackendError, LoadError};
+use rolling_kv_gates::GateError;
+
+use crate::models::ModelPathError;
+
+/// Why a gate could not run. That is neither a pass nor a failure of what it tests.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GateCommandError {
+    #[error(transparent)]
+    ModelPath(#[from] ModelPathError),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    #[error("cannot read the text {}: {source}\n  next: check the path, or leave out --text", path.display())]
+    Text { path: PathBuf, source: io::Error },
+    #[error("cannot write {}: {source}\n  next: check the folder, or leave out --json", path.display())]
+    Json { path: PathBuf, source: io::Error },
+}

@@ -1,0 +1,156 @@
+//! `rolling-kv gate logit-equiv`.
+
+use std::fs;
+use std::path::Path;
+
+use rolling_kv::{Backend, KvType, Model, ModelParams};
+use rolling_kv_gates::{Comparison, Inject, LogitEquiv, LogitEquivReport, Verdict};
+use serde_json::json;
+
+use super::args::{InjectArg, LogitEquivArgs};
+use super::error::GateCommandError;
+use crate::{exit, models, run, ui};
+
+/// Steps of the bar of one run.
+const STEPS: u64 = 100;
+
+pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
+    let path = models::resolve(&args.model)?;
+    let gate = LogitEquiv {
+        n_ctx: args.ctx,
+        window_cells: args.window_cells,
+        tile_cells: args.tile_cells,
+        kv_type: kv_type(&args.cache_type),
+        threads: args.threads.unwrap_or_else(run::fitting_threads),
+        seed: args.seed,
+        text: args.text.as_deref().map(read_text).transpose()?,
+        inject: args.inject.map(|fault| match fault {
+            InjectArg::Flip => Inject::Flip,
+            InjectArg::Drop => Inject::Drop,
+            InjectArg::Stale => Inject::Stale,
+        }),
+    };
+    ui::print(&format!(
+        "gate logit-equiv: model {}, seed {}, ctx {}, window {}, KV {}, {} threads, inject {}",
+        path.display(),
+        gate.seed,
+        gate.n_ctx,
+        gate.window_cells,
+        gate.kv_type,
+        gate.threads,
+        gate.inject
+            .map_or("nothing".to_owned(), |fault| format!("{fault:?}")
+                .to_lowercase()),
+    ));
+
+    let backend = Backend::init()?;
+    let model = Model::load(&backend, &path, &ModelParams::default())?;
+    let report = with_bars(&gate, &model)?;
+    print(&report);
+    if let Some(file) = &args.json {
+        write_json(file, &path, &gate, &report)?;
+    }
+    Ok(match report.verdict {
+        Verdict::Pass => exit::OK,
+        Verdict::Fail => exit::FAILURE,
+    })
+}
+
+fn read_text(path: &Path) -> Result<String, GateCommandError> {
+    fs::read_to_string(path).map_err(|source| GateCommandError::Text {
+        path: path.into(),
+        source,
+    })
+}
+
+/// The command line allows only names of types, so that the fallback is never taken.
+fn kv_type(name: &str) -> KvType {
+    KvType::ALL
+        .into_iter()
+        .find(|kv| kv.to_string() == name)
+        .unwrap_or_default()
+}
+
+fn with_bars(gate: &LogitEquiv, model: &Model) -> Result<LogitEquivReport, GateCommandError> {
+    let mut current: Option<(&str, indicatif::ProgressBar)> = None;
+    let report = gate.run(model, |name, share| {
+        if current.as_ref().is_none_or(|(shown, _)| *shown != name) {
+            if let Some((_, bar)) = current.take() {
+                bar.finish_and_clear();
+            }
+            current = Some((name, ui::share_bar(name, STEPS)));
+        }
+        if let Some((_, bar)) = &current {
+            bar.set_position((share * STEPS as f64) as u64);
+        }
+    });
+    if let Some((_, bar)) = current {
+        bar.finish_and_clear();
+    }
+    Ok(report?)
+}
+
+fn print(report: &LogitEquivReport) {
+    ui::print(&format!(
+        "{} prompt tokens, {} decoded; {}\n",
+        report.prompt_tokens, report.decoded_tokens, report.residency
+    ));
+    ui::print(&format!(
+        "{:<24} {:>9} {:>6} {:>12} {:>11} {:>11} {:>11} {:>8}",
+        "", "positions", "bits", "max |dlogit|", "NMSE", "KLD mean", "KLD max", "top-1"
+    ));
+    for (name, found) in [
+        ("stock against stock", &report.stock_vs_stock),
+        ("resident against stock", &report.resident_vs_stock),
+        ("spilled against stock", &report.spilled_vs_stock),
+        ("spilled against resident", &report.spilled_vs_resident),
+    ] {
+        ui::print(&row(name, found));
+    }
+    ui::print("");
+    for reason in &report.reasons {
+        ui::print(reason);
+    }
+    ui::print(match report.verdict {
+        Verdict::Pass => "PASS",
+        Verdict::Fail => "FAIL",
+    });
+}
+
+fn row(name: &str, found: &Comparison) -> String {
+    format!(
+        "{name:<24} {:>9} {:>6} {:>12.3e} {:>11.3e} {:>11.3e} {:>11.3e} {:>7.2}%",
+        found.positions,
+        if found.bits_equal { "equal" } else { "differ" },
+        found.max_abs,
+        found.nmse,
+        found.kld_mean,
+        found.kld_max,
+        100.0 * found.top1
+    )
+}
+
+fn write_json(
+    file: &Path,
+    model: &Path,
+    gate: &LogitEquiv,
+    report: &LogitEquivReport,
+) -> Result<(), GateCommandError> {
+    let object = json!({
+        "gate": "logit-equiv",
+        "verdict": report.verdict,
+        "model": model.display().to_string(),
+        "n_ctx": gate.n_ctx,
+        "window_cells": report.window_cells,
+        "engine": "in place",
+        "backend": "cpu",
+        "seed": gate.seed,
+        "inject": gate.inject,
+        "metrics": report,
+        "thresholds": report.reasons,
+    });
+    fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
+        path: file.into(),
+        source,
+    })
+}

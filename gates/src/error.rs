@@ -1,0 +1,41 @@
+/// Why a gate could not run. That is neither a pass nor a failure of what it tests.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GateError {
+    /// The text is too short for the context.
+    #[error(
+        "the text has {tokens} tokens and the gate needs {needed}: give a longer text, or a smaller --ctx"
+    )]
+    TextTooShort {
+        /// Tokens of the text.
+        tokens: usize,
+        /// Tokens that are needed.
+        needed: usize,
+    },
+    /// The context leaves no room for the positions that are compared.
+    #[error("--ctx {n_ctx} is too small: at least {least} tokens are needed")]
+    ContextTooSmall {
+        /// What was asked for.
+        n_ctx: u32,
+        /// The least that is possible.
+        least: u32,
+    },
+    /// Nothing would lie in the tail, so the gate would test nothing.
+    #[error(
+        "a window of {window_cells} cells holds the whole context of {n_ctx}: nothing would spill; give a smaller window"
+    )]
+    NothingSpills {
+        /// Cells of the window.
+        window_cells: u32,
+        /// Cells of the context.
+        n_ctx: u32,
+    },
+    /// The tiled attention never ran, or never read a tail: the gate would prove nothing.
+    #[error(
+        "the spilled run read no tile from a tail, so it proves nothing; this is an error of the build"
+    )]
+    NotEngaged,
+    /// The model or the context refused.
+    #[error(transparent)]
+    Model(#[from] rolling_kv::Error),
+}

@@ -1,0 +1,14 @@
+//! The gates of rolling-kv: each compares what a spilled KV cache computes with what a resident one does, judges the
+//! numbers, and can be made to fail on purpose.
+
+mod error;
+mod logit_equiv;
+mod metrics;
+mod noise_text;
+mod verdict;
+
+pub use error::GateError;
+pub use logit_equiv::{Inject, LogitEquiv, LogitEquivReport};
+pub use metrics::Comparison;
+pub use noise_text::noise_text;
+pub use verdict::Verdict;

@@ -1,0 +1,138 @@
+use serde::Serialize;
+
+/// How one run's logits differ from another's, over all compared positions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// Positions compared.
+    pub positions: usize,
+    /// Whether every logit has the same 32 bits.
+    pub bits_equal: bool,
+    /// Largest difference of two logits.
+    pub max_abs: f64,
+    /// Mean square of the differences over the mean square of the reference's logits.
+    pub nmse: f64,
+    /// Mean over the positions of the Kullback-Leibler divergence from the reference's distribution, in nats.
+    pub kld_mean: f64,
+    /// Largest divergence of a position, in nats.
+    pub kld_max: f64,
+    /// Share of positions at which both name the same token first.
+    pub top1: f64,
+}
+
+impl Comparison {
+    /// Compares rows of `n_vocab` logits; both must have the same length.
+    #[must_use]
+    pub fn new(reference: &[f32], other: &[f32], n_vocab: usize) -> Self {
+        let positions = reference.len() / n_vocab;
+        let mut sums = Self {
+            positions,
+            bits_equal: true,
+            max_abs: 0.0,
+            nmse: 0.0,
+            kld_mean: 0.0,
+            kld_max: 0.0,
+            top1: 0.0,
+        };
+        let (mut error, mut power) = (0.0, 0.0);
+
+        for (a, b) in reference
+            .chunks_exact(n_vocab)
+            .zip(other.chunks_exact(n_vocab))
+        {
+            for (x, y) in a.iter().zip(b) {
+                let (x64, y64) = (f64::from(*x), f64::from(*y));
+                sums.bits_equal &= x.to_bits() == y.to_bits();
+                sums.max_abs = sums.max_abs.max((x64 - y64).abs());
+                error += (x64 - y64).powi(2);
+                power += x64 * x64;
+            }
+            let kld = divergence(a, b);
+            sums.kld_mean += kld;
+            sums.kld_max = sums.kld_max.max(kld);
+            sums.top1 += f64::from(u8::from(best(a) == best(b)));
+        }
+
+        let count = positions.max(1) as f64;
+        sums.nmse = if power > 0.0 { error / power } else { 0.0 };
+        sums.kld_mean /= count;
+        sums.top1 /= count;
+        sums
+    }
+}
+
+fn best(logits: &[f32]) -> Option<usize> {
+    (0..logits.len()).max_by(|&i, &j| logits[i].total_cmp(&logits[j]))
+}
+
+/// Sum over the vocabulary of p (ln p - ln q), both from a softmax in double precision.
+fn divergence(reference: &[f32], other: &[f32]) -> f64 {
+    let (p_shift, q_shift) = (log_sum_exp(reference), log_sum_exp(other));
+    reference
+        .iter()
+        .zip(other)
+        .map(|(x, y)| {
+            let (ln_p, ln_q) = (f64::from(*x) - p_shift, f64::from(*y) - q_shift);
+            ln_p.exp() * (ln_p - ln_q)
+        })
+        .sum()
+}
+
+fn log_sum_exp(logits: &[f32]) -> f64 {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    f64::from(max)
+        + logits
+            .iter()
+            .map(|x| (f64::from(*x) - f64::from(max)).exp())
+            .sum::<f64>()
+            .ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_rows_have_no_distance() {
+        let rows = [1.0, 2.0, 3.0, -1.0, 0.5, 0.0];
+        let found = Comparison::new(&rows, &rows, 3);
+        assert!(found.bits_equal);
+        assert_eq!(
+            (
+                found.positions,
+                found.max_abs,
+                found.nmse,
+                found.kld_mean,
+                found.top1
+            ),
+            (2, 0.0, 0.0, 0.0, 1.0)
+        );
+    }
+
+    #[test]
+    fn one_changed_bit_is_seen() {
+        let rows = [1.0_f32, 2.0, 3.0];
+        let mut other = rows;
+        other[0] = f32::from_bits(other[0].to_bits() ^ 1);
+        assert!(!Comparison::new(&rows, &other, 3).bits_equal);
+    }
+
+    #[test]
+    fn divergence_of_two_coins_is_the_known_one() {
+        // p = (1/2, 1/2), q = (1/4, 3/4): ln 2 - (ln 3)/2 nats
+        let found = Comparison::new(&[0.0, 0.0], &[0.0, 3.0_f32.ln()], 2);
+        let expected = 0.5 * (0.5_f64 / 0.25).ln() + 0.5 * (0.5_f64 / 0.75).ln();
+        assert!(
+            (found.kld_mean - expected).abs() < 1e-7,
+            "{} against {expected}",
+            found.kld_mean
+        );
+        assert_eq!(found.kld_max, found.kld_mean);
+    }
+
+    #[test]
+    fn another_first_token_lowers_top1() {
+        let found = Comparison::new(&[0.0, 1.0, 0.0, 1.0], &[0.0, 1.0, 1.0, 0.0], 2);
+        assert_eq!(found.top1, 0.5);
+    }
+}

@@ -1,0 +1,6 @@
+# What rolling-kv adds to llama-common. Included by common/CMakeLists.txt.
+target_sources(llama-common PRIVATE
+    ${CMAKE_CURRENT_LIST_DIR}/src/rkv-common-args.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/src/rkv-options.cpp
+)
+target_include_directories(llama-common PUBLIC ${CMAKE_CURRENT_LIST_DIR}/src)

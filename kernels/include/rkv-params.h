@@ -1,0 +1,44 @@
+#pragma once
+
+// rolling-kv: what a caller asks of a context's KV cache. Part of llama_context_params.
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum rkv_mode {
+    RKV_MODE_OFF    = 0, // stock llama.cpp
+    RKV_MODE_WINDOW = 1, // cells [0, window) of a layer in device memory, the rest in host memory
+};
+
+enum rkv_order {
+    RKV_ORDER_AUTO  = 0, // a layer whose cells all lie in its window keeps stock's attention node; once spilled, tiles
+    RKV_ORDER_TILED = 1, // every attention node runs tile by tile from the first token: placement never changes the bits
+};
+
+// Values of rkv_params.window_cells and of an entry of rkv_params.layer_window.
+#define RKV_WINDOW_AUTO     (-1) // as many cells as fit rkv_params.vram_target, or else the device's free memory
+#define RKV_WINDOW_RESIDENT (-2) // every cell in the window; of a layer: wholly resident
+#define RKV_WINDOW_DEFAULT  (-3) // of a layer: the window of the context
+
+#define RKV_TILE_DEFAULT 128
+#define RKV_TILE_MIN     32
+#define RKV_TILE_MAX     8192
+
+struct rkv_params {
+    enum rkv_mode  mode;
+    enum rkv_order order;
+    int64_t  window_cells;    // cells of a layer and stream in device memory, or RKV_WINDOW_AUTO; rounded down to whole tiles
+    uint32_t tile_cells;      // cells of a tile, a multiple of 32; 0: RKV_TILE_DEFAULT
+    uint64_t vram_target;     // bytes of device memory that the window may take, with RKV_WINDOW_AUTO; 0: no target
+    const int64_t * layer_window; // [n_layer_window] window of layer il, or NULL; read while the context is made
+    size_t   n_layer_window;
+};
+
+#ifdef __cplusplus
+}
+#endif

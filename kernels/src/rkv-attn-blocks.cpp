@@ -1,0 +1,157 @@
+// A node of many queries, split by blocks of query rows: a thread walks all tiles of its block and merges as it goes.
+
+#include "rkv-attn-drivers.h"
+#include "rkv-attn-merge.h"
+#include "rkv-attn-wide.h"
+#include "rkv-simd.h"
+
+#include <algorithm>
+
+namespace rkv {
+
+// A block's scores and outputs should stay in the second-level cache, and unpacking K and V should weigh little.
+static constexpr int BLOCK_ROWS    = 192;
+static constexpr int BLOCK_QUERIES = 64;
+
+// Query rows below which unpacking would cost as much as the products.
+static constexpr int BLOCK_QUERIES_MIN = 16;
+
+// Blocks a thread: causal masks make them uneven, so they are handed out one by one.
+static constexpr int BLOCKS_PER_THREAD = 4;
+
+namespace {
+
+struct block_shape {
+    int q_block;   // queries of a block
+    int n_heads;   // heads of a block, all of one KV head
+};
+
+struct blocks_buffers {
+    tile_mask  * table;
+    float      * o;       // [rows, d_v] of this thread: the running output of its block
+    merge_state * state;  // [rows] of this thread
+    wide_scratch scratch; // of this thread
+    size_t       bytes;
+};
+
+} // namespace
+
+static int n_parts(int n, int size) {
+    return (n + size - 1) / size;
+}
+
+static int64_t n_blocks(const attn_args & a, block_shape b) {
+    return (int64_t) a.n_stream * a.n_head_kv * n_parts(a.n_gqa, b.n_heads) * n_parts(a.n_q, b.q_block);
+}
+
+// The largest block; with many threads blocks get smaller, but never the buffers larger.
+static block_shape largest_block(const attn_args & a) {
+    const int q_block = std::min(a.n_q, BLOCK_QUERIES);
+    return { q_block, std::min(a.n_gqa, std::max(1, BLOCK_ROWS / q_block)) };
+}
+
+static block_shape choose_block(const attn_args & a, int nth) {
+    block_shape b = largest_block(a);
+    while (nth > 1 && n_blocks(a, b) < (int64_t) nth * BLOCKS_PER_THREAD) {
+        if (b.n_heads > 1) {
+            b.n_heads = (b.n_heads + 1) / 2;
+        } else if (b.q_block > BLOCK_QUERIES_MIN) {
+            b.q_block = std::max(b.q_block / 2, BLOCK_QUERIES_MIN);
+        } else {
+            break;
+        }
+    }
+    return b;
+}
+
+static blocks_buffers carve(const attn_args & a, int ith, int nth, void * wdata) {
+    const block_shape b = largest_block(a);
+    const int n_rows    = b.q_block * b.n_heads;
+    const int q_least   = std::min(b.q_block, BLOCK_QUERIES_MIN);
+
+    arena mem(wdata);
+    blocks_buffers buf;
+    buf.table = mem.take<tile_mask>(mask_table::size_bytes(a, q_least) / sizeof(tile_mask));
+    for (int i = 0; i < nth; ++i) {
+        float       * o     = mem.take<float>((size_t) n_rows * a.d_v);
+        merge_state * state = mem.take<merge_state>(n_rows);
+        wide_scratch  s     = wide_scratch::carve(mem, a, n_rows);
+        if (i == ith) {
+            buf.o       = o;
+            buf.state   = state;
+            buf.scratch = s;
+        }
+    }
+    buf.bytes = mem.bytes();
+    return buf;
+}
+
+// Block u of all; those of the last queries, which see most cells, come first.
+static wide_block block_at(const attn_args & a, block_shape shape, int64_t u) {
+    const int n_chunk = n_parts(a.n_gqa, shape.n_heads);
+    const int n_qb    = n_parts(a.n_q, shape.q_block);
+
+    const int64_t per_qb = (int64_t) a.n_stream * a.n_head_kv * n_chunk;
+    const int     qb     = n_qb - 1 - (int) (u / per_qb);
+    const int64_t rest   = u % per_qb;
+    const int     chunk  = (int) (rest % n_chunk);
+    const int     kv     = (int) (rest / n_chunk % a.n_head_kv);
+
+    wide_block b;
+    b.stream  = (int) (rest / n_chunk / a.n_head_kv);
+    b.head0   = kv*a.n_gqa + chunk*shape.n_heads;
+    b.n_heads = std::min(shape.n_heads, a.n_gqa - chunk*shape.n_heads);
+    b.q0      = qb*shape.q_block;
+    b.n_q     = std::min(shape.q_block, a.n_q - b.q0);
+    return b;
+}
+
+static void compute_block(const attn_args & a, const wide_block & b, int q_block, const mask_table & table,
+                          blocks_buffers & buf) {
+    wide_scratch & s = buf.scratch;
+    wide_begin(a, b, s);
+    for (int r = 0; r < b.n_rows(); ++r) {
+        buf.state[r] = merge_begin(buf.o + (size_t) r*a.d_v, a.d_v);
+    }
+    for (int i = 0; i < a.n_tile; ++i) {
+        const int       tile = a.tile_at(i);
+        const tile_mask mask = table.at(b.stream, b.q0 / q_block, tile);
+        if (mask.begin >= mask.end) {
+            continue;
+        }
+        wide_partial(a, b, tile, mask, s);
+        for (int r = 0; r < b.n_rows(); ++r) {
+            merge_partial(buf.state[r], s.max[r], s.sum[r], s.o + (size_t) r*s.ld_o, a.d_v);
+        }
+    }
+    for (int r = 0; r < b.n_rows(); ++r) {
+        const int head = b.head0 + r / b.n_q;
+        merge_finish(buf.state[r], a.sinks ? a.sinks + head : nullptr, a.d_v);
+        memcpy(a.output(b.stream, head, b.q0 + r % b.n_q), buf.state[r].o, a.d_v*sizeof(float));
+    }
+}
+
+size_t blocks_work_size(const attn_args & a, int n_tasks) {
+    return carve(a, 0, n_tasks, nullptr).bytes;
+}
+
+void blocks_compute(attn_args & a, const ggml_compute_params * params) {
+    blocks_buffers buf = carve(a, params->ith, params->nth, params->wdata);
+    GGML_ASSERT(buf.bytes <= params->wsize);
+
+    const block_shape shape = choose_block(a, params->nth);
+    mask_table table(a, shape.q_block, buf.table);
+    table.fill(params->ith, params->nth);
+    if (params->ith == 0) {
+        ggml_threadpool_chunk_set(params->threadpool, params->nth);
+    }
+    ggml_barrier(params->threadpool);
+    attn_begin(a, table, params);
+
+    const int64_t n = n_blocks(a, shape);
+    for (int64_t u = params->ith; u < n; u = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+        compute_block(a, block_at(a, shape, u), shape.q_block, table, buf);
+    }
+}
+
+} // namespace rkv

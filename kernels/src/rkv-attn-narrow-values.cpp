@@ -1,0 +1,158 @@
+// Second pass of a narrow tile: V rows weighted by the exponentials.
+
+#include "rkv-attn-narrow.h"
+
+#include "rkv-attn-unpack.h"
+#include "rkv-simd.h"
+
+#include <algorithm>
+
+namespace rkv {
+
+static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
+static constexpr int N_COL_MAX = 4; // vectors
+
+// V rows are read for all heads before the next ones: about as many bytes as the first-level cache holds half of, in the
+// order of memory, but enough cells to be worth parking the accumulators for.
+static constexpr size_t BLOCK_BYTES     = 16*1024;
+static constexpr int    BLOCK_CELLS_MIN = 16;
+static constexpr int    BLOCK_CELLS_MAX = 64;
+
+// V rows of n consecutive cells, and their weights.
+struct value_rows {
+    const char  * v;
+    size_t        nb_cell; // bytes
+    const float * p;       // [rows, ld_p]
+    int           ld_p;
+    int           n;
+    bool          first;   // o holds nothing yet
+};
+
+// o[r][0 .. C*LANES) (+)= sum over cells of p[r] * v. `part`: elements of the one vector when it is not whole, else 0.
+template <int R, int C, typename T>
+static void weigh_block(const value_rows & w, int row, int col, int part, float * o, int ld_o) {
+    vf acc[R][C];
+    RKV_UNROLL
+    for (int r = 0; r < R; ++r) {
+        RKV_UNROLL
+        for (int c = 0; c < C; ++c) {
+            acc[r][c] = w.first ? vf_zero() : vf_load(o + (size_t) (row + r)*ld_o + col + c*LANES);
+        }
+    }
+    const float * p = w.p + (size_t) row*w.ld_p;
+    const char  * v = w.v + col*sizeof(T);
+    for (int t = 0; t < w.n; ++t, v += w.nb_cell) {
+        RKV_UNROLL
+        for (int c = 0; c < C; ++c) {
+            const T * at = (const T *) v + c*LANES;
+            const vf x = part ? vf_load_part(at, part) : vf_load(at);
+            RKV_UNROLL
+            for (int r = 0; r < R; ++r) {
+                acc[r][c] = vf_fma(x, vf_set1(p[r*w.ld_p + t]), acc[r][c]);
+            }
+        }
+    }
+    RKV_UNROLL
+    for (int r = 0; r < R; ++r) {
+        RKV_UNROLL
+        for (int c = 0; c < C; ++c) {
+            vf_store(o + (size_t) (row + r)*ld_o + col + c*LANES, acc[r][c]);
+        }
+    }
+}
+
+template <int R, typename T>
+static void weigh_columns(const value_rows & w, int row, int d_v, float * o, int ld_o) {
+    int col = 0;
+    for (; col + N_COL_MAX*LANES <= d_v; col += N_COL_MAX*LANES) {
+        weigh_block<R, N_COL_MAX, T>(w, row, col, 0, o, ld_o);
+    }
+    for (; col + 2*LANES <= d_v; col += 2*LANES) {
+        weigh_block<R, 2, T>(w, row, col, 0, o, ld_o);
+    }
+    for (; col < d_v; col += LANES) {
+        weigh_block<R, 1, T>(w, row, col, d_v - col < LANES ? d_v - col : 0, o, ld_o);
+    }
+}
+
+template <typename T> static void weigh_rows(const value_rows & w, int n, int d_v, float * o, int ld_o) {
+    const int n_group = (n + N_ROW_MAX - 1) / N_ROW_MAX;
+    for (int g = 0, r = 0; g < n_group; ++g) {
+        const int size = (n - r) / (n_group - g);
+        switch (size) {
+            case 1: weigh_columns<1, T>(w, r, d_v, o, ld_o); break;
+            case 2: weigh_columns<2, T>(w, r, d_v, o, ld_o); break;
+            case 3: weigh_columns<3, T>(w, r, d_v, o, ld_o); break;
+            default: weigh_columns<N_ROW_MAX, T>(w, r, d_v, o, ld_o); break;
+        }
+        r += size;
+    }
+}
+
+typedef void (*weigh_fn)(const value_rows &, int, int, float *, int);
+
+static weigh_fn weigh_for(const attn_args & a, bool unpacks) {
+    if (unpacks) {
+        return weigh_rows<float>;
+    }
+    switch (a.type_v()) {
+        case GGML_TYPE_F16:  return weigh_rows<ggml_fp16_t>;
+        case GGML_TYPE_BF16: return weigh_rows<ggml_bf16_t>;
+        default:             return weigh_rows<float>;
+    }
+}
+
+// The n cells from c on, of one KV head.
+static value_rows values_of_head(const attn_args & a, const narrow_tile & t, narrow_scratch & s, int h, int c, int n,
+                                 bool unpacks) {
+    const char * v   = t.rows.v + c*t.rows.v_nb_cell + h*t.rows.v_nb_head;
+    const int    row = rows_of_head(a, t, h).begin - t.row0;
+    value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false };
+    if (unpacks) {
+        const unpack_fn unpack = unpack_for(a.type_v());
+        const int ld = round_up_lanes(a.d_v);
+        for (int i = 0; i < n; ++i) {
+            unpack(v + i*t.rows.v_nb_cell, s.unpacked + i*ld, a.d_v);
+        }
+        w.v       = (const char *) s.unpacked;
+        w.nb_cell = ld*sizeof(float);
+    }
+    return w;
+}
+
+static int block_cells(const attn_args & a, int n_heads, bool unpacks) {
+    const size_t fit = BLOCK_BYTES / (n_heads*ggml_row_size(a.type_v(), a.d_v));
+    const int    n   = std::max((int) std::min<size_t>(fit, BLOCK_CELLS_MAX), BLOCK_CELLS_MIN);
+    return unpacks ? std::min(n, std::max(4, UNPACK_FLOATS / round_up_lanes(a.d_v))) : n;
+}
+
+void narrow_values(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead,
+                   float * o, int ld_o) {
+    const bool     unpacks = narrow_unpacks(a, a.type_v());
+    const weigh_fn weigh   = weigh_for(a, unpacks);
+    const int h0 = head_begin(a, t);
+    const int h1 = head_end(a, t);
+    const int block = block_cells(a, h1 - h0, unpacks);
+
+    bool first  = true;
+    int  walked = 0; // cells that the reading ahead was told of
+    for (int i = 0; i < s.n_run; ++i) {
+        for (int c = s.runs[i].begin; c < s.runs[i].end; c += block) {
+            const int n = std::min(block, s.runs[i].end - c);
+            for (int h = h0; h < h1; ++h) {
+                const int now = c + n*(h + 1 - h0)/(h1 - h0);
+                ahead.advance(now - walked);
+                walked = now;
+
+                const head_rows r = rows_of_head(a, t, h);
+                value_rows w = values_of_head(a, t, s, h, c, n, unpacks);
+                w.first = first;
+                weigh(w, r.end - r.begin, a.d_v, o + (size_t) (r.begin - t.row0)*ld_o, ld_o);
+            }
+            first = false;
+        }
+    }
+    ahead.advance(t.rows.n_cells - walked);
+}
+
+} // namespace rkv

@@ -1,0 +1,125 @@
+#include "rkv-attn-narrow.h"
+
+#include "rkv-simd.h"
+
+#include <algorithm>
+
+namespace rkv {
+
+bool narrow_unpacks(const attn_args & a, ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_F32:  return false;
+        case GGML_TYPE_F16:
+        case GGML_TYPE_BF16: return a.n_gqa * a.n_q >= UNPACK_ROWS;
+        default:             return true;
+    }
+}
+
+narrow_scratch narrow_scratch::carve(arena & mem, const attn_args & a, int n_rows) {
+    const int n_cells = (int) std::min<int64_t>(a.tile, a.n_kv);
+    const int four    = 4 * round_up_lanes(std::max(a.d_k, a.d_v));
+
+    narrow_scratch s;
+    s.ld_scores = (n_cells + 15) / 16 * 16;
+    s.scores    = mem.take<float>((size_t) n_rows * s.ld_scores);
+    s.queries   = mem.take<const float *>(n_rows);
+    s.slopes    = mem.take<float>(a.n_head);
+    s.unpacked  = mem.take<float>(std::max(four, UNPACK_FLOATS));
+    s.runs      = mem.take<cell_run>(n_cells / 2 + 1);
+    s.n_run     = 0;
+    return s;
+}
+
+static bool is_dead_for_all(const attn_args & a, const narrow_tile & t, int64_t cell) {
+    for (int plane = 0; plane < a.mask->ne[2]; ++plane) {
+        for (int iq = 0; iq < a.n_q; ++iq) {
+            if (a.mask_row(t.stream, plane, iq)[cell] != F16_NEG_INF) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// Runs of cells that some query sees. The others may never have been written, and 0*NaN is NaN: they are not multiplied.
+static void find_runs(const attn_args & a, const narrow_tile & t, narrow_scratch & s) {
+    s.n_run = 0;
+    if (t.mask.plain) {
+        s.runs[s.n_run++] = { 0, t.rows.n_cells };
+        return;
+    }
+    const int64_t cell0 = a.tile_begin(t.tile);
+    bool open = false;
+    for (int c = t.mask.begin; c < t.mask.end; ++c) {
+        const bool live = !is_dead_for_all(a, t, cell0 + c);
+        if (live && !open) {
+            s.runs[s.n_run++] = { c, c };
+        }
+        if (live) {
+            s.runs[s.n_run - 1].end = c + 1;
+        }
+        open = live;
+    }
+}
+
+// One vector of logits from raw dot products; `m` is the mask there, or NULL.
+static inline vf finish_logit(const attn_args & a, vf x, const ggml_fp16_t * m, int n, vf slope) {
+    x = vf_logit(x, a.scale, a.softcap);
+    if (m) {
+        const vf bias = n < LANES ? vf_load_part(m, n) : vf_load(m);
+        x = vf_apply_mask(vf_fma(slope, bias, x), bias);
+    }
+    return x;
+}
+
+// In place: raw dot products of one query row become exponentials of logits, 0 from n on.
+static void softmax_row(const attn_args & a, float * s, int n, int ld, const ggml_fp16_t * m, float slope, float * ms) {
+    const vf w = vf_set1(slope);
+    vf top = vf_set1(-INFINITY);
+    int c = 0;
+    for (; c + LANES <= n; c += LANES) {
+        const vf x = finish_logit(a, vf_load(s + c), m ? m + c : nullptr, LANES, w);
+        vf_store(s + c, x);
+        top = vf_max(x, top);
+    }
+    if (c < n) {
+        vf_store_part(s + c, finish_logit(a, vf_load(s + c), m ? m + c : nullptr, n - c, w), n - c);
+    }
+    for (int i = n; i < ld; ++i) {
+        s[i] = -INFINITY;
+    }
+    if (c < n) {
+        top = vf_max(vf_load(s + c), top);
+    }
+
+    const float max  = vf_hmax(top);
+    const vf    base = vf_set1(max == -INFINITY ? 0.0f : max);
+    vf sum = vf_zero();
+    for (c = 0; c < ld; c += LANES) {
+        const vf p = vf_exp(vf_sub(vf_load(s + c), base));
+        vf_store(s + c, p);
+        sum = vf_add(sum, p);
+    }
+    ms[0] = max;
+    ms[1] = vf_hsum(sum);
+}
+
+void narrow_partial(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead,
+                    float * head_sums, float * o, int ld_o) {
+    const int n_rows = t.row1 - t.row0;
+    for (int i = 0; i < n_rows; ++i) {
+        s.queries[i] = a.query(t.stream, (t.row0 + i) / a.n_q, (t.row0 + i) % a.n_q);
+    }
+    find_runs(a, t, s);
+    narrow_scores(a, t, s, ahead);
+
+    const int64_t cell0 = a.tile_begin(t.tile);
+    for (int i = 0; i < n_rows; ++i) {
+        const int head = (t.row0 + i) / a.n_q;
+        const ggml_fp16_t * m = t.mask.plain ? nullptr : a.mask_row(t.stream, head, (t.row0 + i) % a.n_q) + cell0;
+        softmax_row(a, s.scores + (size_t) i*s.ld_scores, t.rows.n_cells, s.ld_scores, m, s.slopes[head], head_sums + 2*i);
+    }
+    narrow_values(a, t, s, ahead, o, ld_o);
+}
+
+} // namespace rkv

@@ -1,0 +1,233 @@
+// A node of few queries, split by tiles: every thread walks a run of consecutive tiles over all heads, as they lie in
+// memory, and leaves its partials in the work buffer; after a barrier they are merged, split by query rows.
+
+#include "rkv-attn-drivers.h"
+#include "rkv-attn-merge.h"
+#include "rkv-attn-narrow.h"
+#include "rkv-simd.h"
+
+#include <algorithm>
+
+namespace rkv {
+
+// Partials are kept for as many tiles as fit; then they are merged, and the next tiles begin. This bounds the buffer, and
+// keeps what the merge reads in the cache.
+static constexpr size_t ROUND_BYTES = 8u << 20;
+
+// Scores of one unit of work (a tile, or some query rows of it) should stay in the second-level cache.
+static constexpr size_t SCORE_BYTES = 256u << 10;
+
+// Tiles (or parts of tiles) a thread: fewer, and the last thread is waited for.
+static constexpr int UNITS_PER_THREAD = 8;
+
+namespace {
+
+struct tiles_buffers {
+    float        * state;     // [n_stream, rows, 2]: running maximum and sum; the running output lies in dst
+    float        * head_sums; // [places of a round, rows, 2]
+    float        * o;         // [places of a round, rows, ld_o]
+    tile_mask    * table;     // of this thread: a few mask rows are scanned faster than a barrier is passed
+    narrow_scratch scratch;   // of this thread
+    size_t         bytes;
+};
+
+// A place is a (stream, tile in order of merging): place = stream*n_tile + i.
+struct tiles_driver {
+    attn_args & a;
+    int         ith, nth;
+    int         n_rows;        // query rows of a stream
+    int         ld_o;
+    int         rows_max;      // query rows of one unit, at most
+    int64_t     n_place;
+    int64_t     round_places;
+    int         n_part;        // units of a place
+    tiles_buffers buf;
+
+    tiles_driver(attn_args & a, int ith, int nth, void * wdata);
+
+    void compute_units(const mask_table & table, int64_t place0, int64_t place1);
+    void merge_rows(const mask_table & table, int64_t place0, int64_t place1);
+
+    narrow_tile unit(const mask_table & table, int64_t place0, int64_t u) const;
+    int         part_begin(int part) const;
+};
+
+} // namespace
+
+static tiles_buffers carve(const tiles_driver & d, void * wdata) {
+    arena mem(wdata);
+    tiles_buffers b;
+    b.state     = mem.take<float>((size_t) d.a.n_stream * d.n_rows * 2);
+    b.head_sums = mem.take<float>((size_t) d.round_places * d.n_rows * 2);
+    b.o         = mem.take<float>((size_t) d.round_places * d.n_rows * d.ld_o);
+    for (int i = 0; i < d.nth; ++i) {
+        tile_mask    * table = mem.take<tile_mask>(mask_table::size_bytes(d.a, d.a.n_q) / sizeof(tile_mask));
+        narrow_scratch s     = narrow_scratch::carve(mem, d.a, d.rows_max);
+        if (i == d.ith) {
+            b.table   = table;
+            b.scratch = s;
+        }
+    }
+    b.bytes = mem.bytes();
+    return b;
+}
+
+// How many units a tile is cut in, when `wanted` are: whole KV heads, or even shares of each KV head's rows.
+static int parts_for(const attn_args & a, int64_t wanted) {
+    if (wanted <= a.n_head_kv) {
+        return (int) wanted;
+    }
+    const int64_t shares = std::min<int64_t>((wanted + a.n_head_kv - 1) / a.n_head_kv, a.n_gqa * a.n_q);
+    return (int) shares * a.n_head_kv;
+}
+
+// Query rows of the largest of n_part units.
+static int rows_of_part(const attn_args & a, int n_part) {
+    const int rows_of_kv_head = a.n_gqa * a.n_q;
+    if (n_part <= a.n_head_kv) {
+        return (a.n_head_kv + n_part - 1) / n_part * rows_of_kv_head;
+    }
+    const int shares = n_part / a.n_head_kv;
+    return (rows_of_kv_head + shares - 1) / shares;
+}
+
+tiles_driver::tiles_driver(attn_args & a, int ith, int nth, void * wdata) : a(a), ith(ith), nth(nth) {
+    n_rows  = a.n_head * a.n_q;
+    ld_o    = round_up_lanes(a.d_v);
+    n_place = (int64_t) a.n_stream * a.n_tile;
+
+    const size_t place_bytes = (size_t) n_rows * (ld_o + 2) * sizeof(float);
+    round_places = std::min<int64_t>(n_place, std::max<int64_t>(1, ROUND_BYTES / place_bytes));
+
+    // The buffer is sized by the parts that the cache asks for; more threads only make smaller ones.
+    const size_t  row_bytes = std::min<int64_t>(a.tile, a.n_kv) * sizeof(float);
+    const int64_t rows_fit  = std::max<size_t>(1, SCORE_BYTES / row_bytes);
+    n_part   = parts_for(a, (n_rows + rows_fit - 1) / rows_fit);
+    rows_max = rows_of_part(a, n_part);
+    if (nth > 1) {
+        n_part = std::max(n_part, parts_for(a, ((int64_t) nth*UNITS_PER_THREAD + round_places - 1) / round_places));
+    }
+    buf = carve(*this, wdata);
+}
+
+// First query row of a unit's part.
+int tiles_driver::part_begin(int part) const {
+    const int rows_of_kv_head = a.n_gqa * a.n_q;
+    if (n_part <= a.n_head_kv) {
+        return (int) ((int64_t) a.n_head_kv * part / n_part) * rows_of_kv_head;
+    }
+    const int shares = n_part / a.n_head_kv;
+    return part / shares * rows_of_kv_head + rows_of_kv_head * (part % shares) / shares;
+}
+
+narrow_tile tiles_driver::unit(const mask_table & table, int64_t place0, int64_t u) const {
+    const int64_t place = place0 + u / n_part;
+    const int     part  = (int) (u % n_part);
+
+    narrow_tile t;
+    t.stream = (int) (place / a.n_tile);
+    t.tile   = a.tile_at((int) (place % a.n_tile));
+    t.row0   = part_begin(part);
+    t.row1   = part_begin(part + 1);
+    t.rows   = a.rows(t.stream, t.tile);
+    t.mask   = table.at(t.stream, 0, t.tile);
+    return t;
+}
+
+namespace {
+
+// The live units of a thread's run, for reading ahead.
+struct ahead_units {
+    const tiles_driver & driver;
+    const mask_table   & table;
+    int64_t              place0, u, end;
+
+    static bool next(void * source, ahead_tile & tile) {
+        ahead_units & self = *(ahead_units *) source;
+        while (self.u < self.end) {
+            const narrow_tile t = self.driver.unit(self.table, self.place0, self.u++);
+            if (t.mask.begin < t.mask.end) {
+                tile = { t.rows, head_begin(self.driver.a, t), head_end(self.driver.a, t) };
+                return true;
+            }
+        }
+        return false;
+    }
+};
+
+} // namespace
+
+void tiles_driver::compute_units(const mask_table & table, int64_t place0, int64_t place1) {
+    const int64_t n     = (place1 - place0) * n_part;
+    const int64_t begin = n * ith / nth;
+    const int64_t end   = n * (ith + 1) / nth;
+
+    ahead_units units = { *this, table, place0, begin, end };
+    read_ahead  ahead(a, ahead_units::next, &units);
+    for (int64_t u = begin; u < end; ++u) {
+        const narrow_tile t = unit(table, place0, u);
+        if (t.mask.begin < t.mask.end) {
+            const size_t row = (size_t) (u / n_part) * n_rows + t.row0;
+            narrow_partial(a, t, buf.scratch, ahead, buf.head_sums + row*2, buf.o + row*ld_o, ld_o);
+        }
+    }
+}
+
+void tiles_driver::merge_rows(const mask_table & table, int64_t place0, int64_t place1) {
+    const int64_t n = (int64_t) a.n_stream * n_rows;
+    for (int64_t r = n * ith / nth; r < n * (ith + 1) / nth; ++r) {
+        const int stream = (int) (r / n_rows);
+        const int row    = (int) (r % n_rows);
+        const int head   = row / a.n_q;
+
+        const int64_t of_stream = (int64_t) stream * a.n_tile;
+        const int64_t begin = std::max(place0, of_stream);
+        const int64_t end   = std::min(place1, of_stream + a.n_tile);
+        if (begin >= end) {
+            continue;
+        }
+        float     * out   = a.output(stream, head, row % a.n_q);
+        float     * saved = buf.state + r*2;
+        merge_state state = begin == of_stream ? merge_begin(out, a.d_v) : merge_state{ saved[0], saved[1], out };
+        for (int64_t p = begin; p < end; ++p) {
+            if (table.is_live(stream, 0, a.tile_at((int) (p - of_stream)))) {
+                const size_t at = (size_t) (p - place0) * n_rows + row;
+                merge_partial(state, buf.head_sums[at*2], buf.head_sums[at*2 + 1], buf.o + at*ld_o, a.d_v);
+            }
+        }
+        saved[0] = state.max;
+        saved[1] = state.sum;
+        if (end == of_stream + a.n_tile) {
+            merge_finish(state, a.sinks ? a.sinks + head : nullptr, a.d_v);
+        }
+    }
+}
+
+size_t tiles_work_size(const attn_args & a, int n_tasks) {
+    attn_args copy = a;
+    return tiles_driver(copy, 0, n_tasks, nullptr).buf.bytes;
+}
+
+void tiles_compute(attn_args & a, const ggml_compute_params * params) {
+    tiles_driver driver(a, params->ith, params->nth, params->wdata);
+    GGML_ASSERT(driver.buf.bytes <= params->wsize);
+
+    mask_table table(a, a.n_q, driver.buf.table);
+    table.fill(0, 1);
+    attn_begin(a, table, params);
+
+    for (int h = 0; h < a.n_head; ++h) {
+        driver.buf.scratch.slopes[h] = a.slope(h);
+    }
+    for (int64_t place = 0; place < driver.n_place; place += driver.round_places) {
+        const int64_t end = std::min(place + driver.round_places, driver.n_place);
+        if (place > 0) {
+            ggml_barrier(params->threadpool);
+        }
+        driver.compute_units(table, place, end);
+        ggml_barrier(params->threadpool);
+        driver.merge_rows(table, place, end);
+    }
+}
+
+} // namespace rkv

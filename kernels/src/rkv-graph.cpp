@@ -1,0 +1,109 @@
+#include "rkv-graph.h"
+
+#include "rkv-attn-node.h"
+#include "rkv-kv-split.h"
+
+#include "llama-impl.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <unordered_set>
+
+namespace {
+
+// The tail that belongs to a node's source `src` (K or V): found through the chain of views it was made from. A view of a part
+// of each row (V of an MLA cache is the first columns of K) is taken of the tail too.
+ggml_tensor * tail_of(ggml_context * ctx, ggml_tensor * src) {
+    if (src->op == GGML_OP_PERMUTE) {
+        ggml_tensor * tail = tail_of(ctx, src->src[0]);
+        if (!tail) {
+            return nullptr;
+        }
+        const int32_t * axes = src->op_params;
+        return ggml_permute(ctx, tail, axes[0], axes[1], axes[2], axes[3]);
+    }
+    if (src->op != GGML_OP_VIEW) {
+        return nullptr;
+    }
+    if (ggml_tensor * tail = rkv_view_tail(src)) {
+        return tail;
+    }
+
+    const ggml_tensor * base = src->src[0];
+    ggml_tensor * tail = base->op == GGML_OP_VIEW ? rkv_view_tail(base) : nullptr;
+    if (!tail) {
+        return nullptr;
+    }
+    GGML_ASSERT(src->ne[1] == base->ne[1] && src->ne[2] == base->ne[2] && src->ne[3] == base->ne[3]);
+    return ggml_view_4d(ctx, tail, src->ne[0], tail->ne[1], tail->ne[2], tail->ne[3], tail->nb[1], tail->nb[2], tail->nb[3],
+            src->view_offs - base->view_offs);
+}
+
+
+} // namespace
+
+void rkv_attn_node_init(ggml_context * ctx, ggml_tensor * node, const rkv_attn_config & config, int il) {
+    if (config.tile == 0) {
+        return;
+    }
+
+    ggml_tensor * k_tail = tail_of(ctx, node->src[1]);
+    ggml_tensor * v_tail = tail_of(ctx, node->src[2]);
+    GGML_ASSERT((k_tail == nullptr) == (v_tail == nullptr));
+    if (!config.tiled && !k_tail) {
+        return;
+    }
+
+    node->src[RKV_ATTN_SRC_K_TAIL] = k_tail;
+    node->src[RKV_ATTN_SRC_V_TAIL] = v_tail;
+
+    node->op_params[RKV_OP_PARAM_TILE]  = config.tile;
+    node->op_params[RKV_OP_PARAM_LAYER] = il;
+
+    const rkv_layer_counters * counters = rkv_counters_of(node->src[1]);
+    memcpy(&node->op_params[RKV_OP_PARAM_COUNTERS], &counters, sizeof(counters));
+}
+
+void rkv_attn_check(const ggml_tensor * k, bool use_flash_attn, int il) {
+    if (!use_flash_attn && rkv_view_tail(k)) {
+        throw std::runtime_error(format("rolling-kv: attention of layer %d cannot run in tiles (it adds a bias to the scores, or flash attention is off); drop the window", il));
+    }
+}
+
+void rkv_flash_attn_check(const rkv_attn_config & config, bool flash_attn) {
+    if (config.tile != 0 && !flash_attn) {
+        throw std::runtime_error("rolling-kv: a window needs flash attention, which the device does not support for this model; drop the window");
+    }
+}
+
+void rkv_graph_check(ggml_cgraph * gf, const rkv_attn_config & config) {
+    if (config.tile == 0) {
+        return;
+    }
+
+    std::unordered_set<const ggml_tensor *> ours; // views that lead from a split cache to its attention
+    for (int i = 0; i < ggml_graph_n_nodes(gf); ++i) {
+        const ggml_tensor * node = ggml_graph_node(gf, i);
+        if (node->op == GGML_OP_FLASH_ATTN_EXT && node->src[RKV_ATTN_SRC_K_TAIL]) {
+            for (int s = 1; s <= 2; ++s) {
+                for (const ggml_tensor * t = node->src[s]; t->op == GGML_OP_PERMUTE || t->op == GGML_OP_VIEW; t = t->src[0]) {
+                    ours.insert(t);
+                }
+            }
+        }
+    }
+
+    for (int i = 0; i < ggml_graph_n_nodes(gf); ++i) {
+        const ggml_tensor * node = ggml_graph_node(gf, i);
+        if (node->op == GGML_OP_FLASH_ATTN_EXT || ours.count(node)) {
+            continue;
+        }
+        for (int s = 0; s < GGML_MAX_SRC; ++s) {
+            const ggml_tensor * src = node->src[s];
+            if (src && src->op == GGML_OP_VIEW && rkv_view_tail(src)) {
+                throw std::runtime_error(format("rolling-kv: node '%s' (%s) reads a cache outside of attention; the architecture is not supported with a window",
+                            node->name, ggml_op_name(node->op)));
+            }
+        }
+    }
+}

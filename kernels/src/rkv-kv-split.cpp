@@ -1,0 +1,190 @@
+#include "rkv-kv-split.h"
+
+#include "rkv-set-rows.h"
+
+#include "llama-hparams.h"
+#include "llama-impl.h"
+#include "llama-model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace {
+
+// What is left of a device's free memory for compute buffers when no target was given: an eighth, and half a GiB.
+uint64_t usable_bytes(ggml_backend_dev_t dev) {
+    size_t free  = 0;
+    size_t total = 0;
+    ggml_backend_dev_memory(dev, &free, &total);
+    const uint64_t reserve = free/8 + (uint64_t(512) << 20);
+    return free > reserve ? free - reserve : 0;
+}
+
+uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
+    if (residency.params.vram_target > 0) {
+        return residency.params.vram_target;
+    }
+
+    std::vector<ggml_backend_dev_t> devs;
+    uint64_t res = 0;
+    for (uint32_t il = 0; il < n_layer; ++il) {
+        ggml_backend_dev_t dev = dev_layer(il);
+        if (row_bytes(il) == 0 || std::find(devs.begin(), devs.end(), dev) != devs.end()) {
+            continue;
+        }
+        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
+            return UINT64_MAX; // window and tail lie in the same memory: nothing is gained by a split
+        }
+        devs.push_back(dev);
+        res += usable_bytes(dev);
+    }
+    return res;
+}
+
+} // namespace
+
+rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32_t kv_size, uint32_t n_layer,
+        const std::function<uint64_t(uint32_t)> & row_bytes, const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer)
+    : residency(sliding || named || shared ? nullptr : rkv_residency_scope::current()), window(n_layer, kv_size) {
+    if (!residency) {
+        return;
+    }
+    if (v_trans) {
+        throw std::runtime_error("rolling-kv: a window needs flash attention, which is off; turn it on, or drop the window");
+    }
+
+    const uint32_t tile = residency->params.tile_cells;
+
+    // layers that ask for their own window come off the budget first
+    uint64_t fixed   = 0;
+    uint64_t row_sum = 0;
+    for (uint32_t il = 0; il < n_layer; ++il) {
+        const int64_t own = residency->layer_window[il];
+        if (own == RKV_WINDOW_DEFAULT || own == RKV_WINDOW_AUTO) {
+            row_sum += row_bytes(il);
+        } else {
+            fixed += row_bytes(il)*(own == RKV_WINDOW_RESIDENT ? kv_size : std::min<uint64_t>(own, kv_size));
+        }
+    }
+
+    int64_t common = residency->params.window_cells;
+    if (common == RKV_WINDOW_AUTO) {
+        const uint64_t budget = auto_budget(*residency, n_layer, row_bytes, dev_layer);
+        const uint64_t left   = budget > fixed ? budget - fixed : 0;
+        const uint64_t cells  = row_sum ? std::min<uint64_t>(left/row_sum, kv_size) : kv_size;
+        common = cells >= kv_size ? kv_size : cells/tile*tile;
+    } else if (common == RKV_WINDOW_RESIDENT) {
+        common = kv_size;
+    }
+
+    for (uint32_t il = 0; il < n_layer; ++il) {
+        int64_t own = residency->layer_window[il];
+        if (own == RKV_WINDOW_DEFAULT || own == RKV_WINDOW_AUTO) {
+            own = common;
+        } else if (own == RKV_WINDOW_RESIDENT) {
+            own = kv_size;
+        }
+        window[il] = uint32_t(std::min<int64_t>(own, kv_size));
+    }
+}
+
+rkv_layer_plan rkv_split::plan(uint32_t il, uint32_t kv_size, ggml_backend_buffer_type_t buft, ggml_backend_dev_t dev) const {
+    rkv_layer_plan res = { kv_size, 0, buft, nullptr };
+    if (!residency || window[il] >= kv_size) {
+        return res;
+    }
+
+    ggml_backend_buffer_type_t host = ggml_backend_dev_host_buffer_type(dev);
+    res.buft_tail = host ? host : ggml_backend_cpu_buffer_type();
+    if (!ggml_backend_dev_supports_buft(dev, res.buft_tail)) {
+        throw std::runtime_error(format("rolling-kv: device %s cannot read host memory of type %s; use another device, or drop the window",
+                    ggml_backend_dev_name(dev), ggml_backend_buft_name(res.buft_tail)));
+    }
+
+    if (window[il] == 0) {
+        res.buft = res.buft_tail; // every cell in host memory: one part, so nothing to split
+        return res;
+    }
+
+    res.window = window[il];
+    res.tail   = kv_size - window[il];
+    return res;
+}
+
+rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_layer_plan & plan, ggml_tensor * k, const ggml_tensor * v, uint32_t il) const {
+    rkv_tail res;
+    if (!residency) {
+        return res;
+    }
+    res.counters = std::make_shared<rkv_layer_counters>();
+    const rkv_layer_counters * counters = res.counters.get();
+    memcpy(&k->op_params[RKV_OP_PARAM_COUNTERS], &counters, sizeof(counters)); // a leaf has no use for op_params of its own
+    res.all_in_tail = plan.tail == 0 && plan.buft_tail != nullptr;
+    if (plan.tail == 0) {
+        return res;
+    }
+
+    ggml_context * ctx = ctx_for_buft(plan.buft_tail);
+    if (!ctx) {
+        throw std::runtime_error("rolling-kv: failed to create the ggml context of the tail");
+    }
+
+    const auto make = [&](const ggml_tensor * part, const char * name, std::vector<ggml_tensor *> & streams) -> ggml_tensor * {
+        if (!part) {
+            streams.assign(k->ne[2], nullptr);
+            return nullptr;
+        }
+        ggml_tensor * t = ggml_new_tensor_3d(ctx, part->type, part->ne[0], plan.tail, part->ne[2]);
+        ggml_format_name(t, "cache_%s_tail_l%d", name, (int) il);
+        for (int64_t s = 0; s < t->ne[2]; ++s) {
+            streams.push_back(ggml_view_2d(ctx, t, t->ne[0], t->ne[1], t->nb[1], s*t->nb[2]));
+        }
+        return t;
+    };
+
+    res.k = make(k, "k", res.k_stream);
+    res.v = make(v, "v", res.v_stream);
+    return res;
+}
+
+rkv_layer_counters * rkv_counters_of(const ggml_tensor * view) {
+    const ggml_tensor * base = view->view_src;
+    if (!base || base->op != GGML_OP_NONE) {
+        return nullptr;
+    }
+    rkv_layer_counters * res;
+    memcpy(&res, &base->op_params[RKV_OP_PARAM_COUNTERS], sizeof(res));
+    return res;
+}
+
+void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx) {
+    if (buf || !rkv_residency_scope::current()) {
+        return;
+    }
+    size_t bytes = 0;
+    bool   tail  = false;
+    for (ggml_tensor * t = ggml_get_first_tensor(ctx); t; t = ggml_get_next_tensor(ctx, t)) {
+        bytes += t->view_src ? 0 : ggml_nbytes(t);
+        tail   = tail || std::string(t->name).find("_tail_") != std::string::npos;
+    }
+    throw std::runtime_error(format("rolling-kv: no %.2f MiB of %s for the %s of the KV cache; %s", bytes/1024.0/1024.0, ggml_backend_buft_name(buft),
+                tail ? "tail" : "window", tail ? "make the context smaller, or the window larger" : "make the window smaller"));
+}
+
+std::function<uint64_t(uint32_t)> rkv_row_bytes(const llama_hparams & hparams, ggml_type type_k, ggml_type type_v, uint32_t n_stream,
+        const std::function<bool(int32_t)> & filter) {
+    return [=, &hparams](uint32_t il) -> uint64_t {
+        if (!hparams.has_kv(il) || (filter && !filter(il))) {
+            return 0;
+        }
+        const uint64_t k = ggml_row_size(type_k, hparams.n_embd_k_gqa(il));
+        const uint64_t v = hparams.is_mla() ? 0 : ggml_row_size(type_v, hparams.n_embd_v_gqa(il));
+        return (k + v)*n_stream;
+    };
+}
+
+std::function<ggml_backend_dev_t(uint32_t)> rkv_dev_layer(const llama_model & model) {
+    return [&model](uint32_t il) { return model.dev_layer(il); };
+}

@@ -1,0 +1,138 @@
+#pragma once
+
+// One layer's cache in two parts: the window (stock's own tensors, made shorter) and the tail in host memory.
+//
+// A layer whose window holds every cell, or none, is not split: its one tensor has every cell, on the device or in host
+// memory, and all of stock's code is right for it as it stands.
+
+#include "rkv-attn-node.h"
+#include "rkv-residency.h"
+
+#include "ggml-backend.h"
+#include "ggml.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+struct llama_hparams;
+class llama_io_read_i;
+class llama_io_write_i;
+
+// The tail of one layer. Part of a cache's layer; empty when the layer is not split.
+struct rkv_tail {
+    ggml_tensor * k = nullptr; // [n_embd_k_gqa, kv_size - window, n_stream]
+    ggml_tensor * v = nullptr; // [n_embd_v_gqa, kv_size - window, n_stream]; NULL where V is a view of K
+
+    std::vector<ggml_tensor *> k_stream; // one view a stream
+    std::vector<ggml_tensor *> v_stream;
+
+    std::shared_ptr<rkv_layer_counters> counters; // set for every layer of a cache that has a residency
+
+    bool all_in_tail = false; // the window is 0: stock's own tensors lie in host memory
+
+    bool split() const { return k != nullptr; }
+};
+
+// One layer of a cache as rolling-kv's reports see it.
+struct rkv_layer_view {
+    uint32_t         il;
+    ggml_tensor *    k;
+    ggml_tensor *    v; // NULL where V is a view of K
+    const rkv_tail * tail;
+    bool             all_in_tail;
+};
+
+// What a cache's constructor needs for one layer.
+struct rkv_layer_plan {
+    uint32_t                   window;    // cells of stock's own tensors
+    uint32_t                   tail;      // cells of the tail
+    ggml_backend_buffer_type_t buft;      // of stock's own tensors
+    ggml_backend_buffer_type_t buft_tail; // host memory
+};
+
+// The split of one cache: which layer gets which window. Made at the top of the constructor.
+class rkv_split {
+public:
+    // row_bytes(il) is the bytes of K and V of one cell of layer `il` over all streams, or 0 for a layer that this cache does not hold.
+    rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32_t kv_size, uint32_t n_layer,
+            const std::function<uint64_t(uint32_t)> & row_bytes, const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer);
+
+    // `dev` computes the layer; `buft` is where stock would put it.
+    rkv_layer_plan plan(uint32_t il, uint32_t kv_size, ggml_backend_buffer_type_t buft, ggml_backend_dev_t dev) const;
+
+    using ctx_for_buft_t = std::function<ggml_context *(ggml_backend_buffer_type_t)>;
+
+    // Makes the tail of layer `il` beside its window tensors `k` and `v` (which may be NULL), and marks `k` with the layer's counters.
+    rkv_tail make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_layer_plan & plan, ggml_tensor * k, const ggml_tensor * v, uint32_t il) const;
+
+private:
+    const rkv_residency * residency; // NULL: this cache is not split
+    std::vector<uint32_t> window;    // [n_layer]
+};
+
+// Throws with the sizes when a buffer of a split cache could not be allocated; `buf` is what the allocation gave.
+void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx);
+
+// View of the first n_kv cells of one part's or both parts' K or V, as stock's get_k and get_v give it; the tail's view hangs on
+// src[1] of the window's view. NULL when the layer is not split.
+struct rkv_part_shape {
+    int64_t  n_embd_head;
+    int64_t  n_head_kv;
+    uint32_t n_kv;     // cells over both parts
+    uint32_t n_stream; // streams of the view
+    uint32_t stream0;
+};
+ggml_tensor * rkv_get_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor * tail, const rkv_part_shape & shape);
+
+// The counters of the layer that `view` (of its K) belongs to, or NULL.
+rkv_layer_counters * rkv_counters_of(const ggml_tensor * view);
+
+// The tail's view that hangs on a window's view, or NULL.
+ggml_tensor * rkv_view_tail(const ggml_tensor * view);
+
+// Node that stores `cur` [n_embd, n_tokens] by the indices of the whole cache. NULL when the layer is not split.
+ggml_tensor * rkv_cpy_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor * tail, ggml_tensor * cur, ggml_tensor * idxs);
+
+// Copies stream `src` of a tail to stream `dst`.
+void rkv_copy_stream(const rkv_tail & tail, uint32_t src, uint32_t dst);
+
+// Bytes of one part's tail; 0 when there is none.
+size_t rkv_nbytes(const ggml_tensor * tail);
+
+// Rows [from, to) of a layer's cells, in file order, whatever part they lie in. False when the layer is not split.
+using rkv_ranges = std::vector<std::pair<uint32_t, uint32_t>>;
+bool rkv_write_rows(llama_io_write_i & io, ggml_tensor * window, ggml_tensor * tail, const rkv_ranges & ranges, size_t row_bytes);
+bool rkv_read_ranges(llama_io_read_i & io, ggml_tensor * window, ggml_tensor * tail, const rkv_ranges & ranges, size_t row_bytes);
+bool rkv_clear_rows(ggml_tensor * window, ggml_tensor * tail, const std::vector<uint32_t> & cells, size_t row_bytes);
+
+// The same for any list of runs with members `from` and `to`.
+template <typename Runs>
+bool rkv_read_rows(llama_io_read_i & io, ggml_tensor * window, ggml_tensor * tail, const Runs & runs, size_t row_bytes) {
+    rkv_ranges ranges;
+    for (const auto & run : runs) {
+        ranges.emplace_back(run.from, run.to);
+    }
+    return rkv_read_ranges(io, window, tail, ranges, row_bytes);
+}
+
+// True when some layer has a tail, or lies in host memory as a whole.
+template <typename Layers>
+bool rkv_any_split(const Layers & layers) {
+    for (const auto & layer : layers) {
+        if (layer.tail.split()) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Bytes of K and V of one cell of a layer over all streams; 0 for a layer that a cache with this filter does not hold.
+std::function<uint64_t(uint32_t)> rkv_row_bytes(const llama_hparams & hparams, ggml_type type_k, ggml_type type_v, uint32_t n_stream,
+        const std::function<bool(int32_t)> & filter);
+
+// The device that computes a layer.
+std::function<ggml_backend_dev_t(uint32_t)> rkv_dev_layer(const llama_model & model);

@@ -1,0 +1,136 @@
+#include "rkv-options.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <stdexcept>
+
+namespace {
+
+[[noreturn]] void bad_value(const std::string & value, const char * expected) {
+    throw std::invalid_argument("'" + value + "' is not " + expected);
+}
+
+uint64_t parse_number(const std::string & value, uint64_t max, const char * expected) {
+    const bool digits = !value.empty() && std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (!digits || value.size() > 18 || std::stoull(value) > max) {
+        bad_value(value, expected);
+    }
+    return std::stoull(value);
+}
+
+void set_mode(rkv_option_set & o, const std::string & value) {
+    if (value != "off" && value != "window") {
+        bad_value(value, "off or window");
+    }
+    o.mode_given  = true;
+    o.params.mode = value == "window" ? RKV_MODE_WINDOW : RKV_MODE_OFF;
+}
+
+void set_window(rkv_option_set & o, const std::string & value) {
+    o.window_given        = true;
+    o.params.window_cells = value == "auto" ? RKV_WINDOW_AUTO : int64_t(parse_number(value, INT32_MAX, "a number of cells or auto"));
+}
+
+void set_vram_target(rkv_option_set & o, const std::string & value) {
+    o.window_given       = true;
+    o.params.vram_target = parse_number(value, uint64_t(1) << 40, "a number of MiB") << 20;
+}
+
+// "0-4,11": layers 0 to 4 and 11.
+void set_resident_layers(rkv_option_set & o, const std::string & value) {
+    static const char * expected = "a list of layers like 0-4,11";
+    for (size_t pos = 0; pos <= value.size();) {
+        const size_t      end   = std::min(value.find(',', pos), value.size());
+        const std::string item  = value.substr(pos, end - pos);
+        const size_t      dash  = item.find('-');
+        const uint64_t    first = parse_number(item.substr(0, dash), 4095, expected);
+        const uint64_t    last  = dash == std::string::npos ? first : parse_number(item.substr(dash + 1), 4095, expected);
+        if (last < first) {
+            bad_value(value, expected);
+        }
+        o.layer_window.resize(std::max<size_t>(o.layer_window.size(), last + 1), RKV_WINDOW_DEFAULT);
+        std::fill(o.layer_window.begin() + first, o.layer_window.begin() + last + 1, RKV_WINDOW_RESIDENT);
+        pos = end + 1;
+    }
+    o.window_given = true;
+}
+
+void set_order(rkv_option_set & o, const std::string & value) {
+    if (value != "auto" && value != "tiled") {
+        bad_value(value, "auto or tiled");
+    }
+    o.params.order = value == "tiled" ? RKV_ORDER_TILED : RKV_ORDER_AUTO;
+}
+
+void set_tile(rkv_option_set & o, const std::string & value) {
+    const uint64_t cells = parse_number(value, RKV_TILE_MAX, "a multiple of 32, up to 8192");
+    if (cells == 0 || cells % RKV_TILE_MIN != 0) {
+        bad_value(value, "a multiple of 32, up to 8192");
+    }
+    o.params.tile_cells = uint32_t(cells);
+}
+
+} // namespace
+
+const std::vector<rkv_option> & rkv_option_table() {
+    static const std::vector<rkv_option> table = {
+        { "--kv-residency-mode", "MODE", "LLAMA_ARG_KV_RESIDENCY_MODE",
+          "where the KV cache lies: 'off' (all on the device) or 'window' (the first cells on the device, the rest in host memory; attention stays exact)\n"
+          "(default: off, or window when one of the options below asks for it)", set_mode },
+        { "--kv-window-cells", "N|auto", "LLAMA_ARG_KV_WINDOW_CELLS",
+          "cells of each layer kept on the device, rounded down to whole tiles; 'auto' fills --kv-vram-target, or the free device memory (default: auto)", set_window },
+        { "--kv-vram-target", "MIB", "LLAMA_ARG_KV_VRAM_TARGET", "device memory in MiB that the KV cache may take, with --kv-window-cells auto", set_vram_target },
+        { "--kv-resident-layers", "LIST", "LLAMA_ARG_KV_RESIDENT_LAYERS", "layers kept wholly on the device, e.g. 0-4,11 (default: none)", set_resident_layers },
+        { "--kv-order", "ORDER", "LLAMA_ARG_KV_ORDER",
+          "'auto' (stock's attention while a layer fits its window) or 'tiled' (tile by tile from the first token: the same bits for every window) (default: auto)", set_order },
+        { "--kv-tail-tile", "N", "LLAMA_ARG_KV_TAIL_TILE", "cells of a tile, a multiple of 32 (default: 128)", set_tile },
+    };
+    return table;
+}
+
+void rkv_options_apply(const rkv_option_set & options, llama_context_params & cparams) {
+    const bool window = options.mode_given ? options.params.mode == RKV_MODE_WINDOW
+                                           : options.window_given || options.params.order == RKV_ORDER_TILED;
+    if (!window) {
+        return;
+    }
+    cparams.rkv      = options.params;
+    cparams.rkv.mode = RKV_MODE_WINDOW;
+    if (!options.window_given) {
+        cparams.rkv.window_cells = RKV_WINDOW_AUTO;
+    }
+    cparams.rkv.layer_window   = options.layer_window.data();
+    cparams.rkv.n_layer_window = options.layer_window.size();
+}
+
+bool rkv_options_take(rkv_option_set & options, int argc, char ** argv, int & i) {
+    for (const auto & option : rkv_option_table()) {
+        if (strcmp(argv[i], option.name) != 0) {
+            continue;
+        }
+        if (i + 1 >= argc) {
+            throw std::invalid_argument(std::string(option.name) + " needs a value: " + option.hint);
+        }
+        option.set(options, argv[++i]);
+        return true;
+    }
+    return false;
+}
+
+std::string rkv_options_help() {
+    std::string res;
+    for (const auto & option : rkv_option_table()) {
+        std::string left = std::string("  ") + option.name + " <" + option.hint + ">";
+        left.resize(std::max<size_t>(left.size() + 1, 52), ' ');
+        std::string help = option.help;
+        std::replace(help.begin(), help.end(), '\n', ' ');
+        res += left + help + "\n";
+    }
+    return res;
+}
+
+rkv_option_set & rkv_program_options() {
+    static rkv_option_set options;
+    return options;
+}

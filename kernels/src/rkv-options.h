@@ -1,0 +1,39 @@
+#pragma once
+
+// The command-line options of llama.cpp's programs that choose a residency.
+
+#include "llama.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+struct rkv_option_set {
+    bool        mode_given = false;
+    rkv_params  params     = {};
+    bool        window_given = false;
+    std::vector<int64_t> layer_window; // [highest layer named + 1]
+};
+
+struct rkv_option {
+    const char * name; // with the leading dashes
+    const char * hint; // what the value looks like
+    const char * env;
+    const char * help;
+    void (*set)(rkv_option_set & options, const std::string & value); // throws std::invalid_argument
+};
+
+// Every option, in the order of the help text.
+const std::vector<rkv_option> & rkv_option_table();
+
+// Puts the options into a context's parameters. `cparams` points into `options` afterwards.
+void rkv_options_apply(const rkv_option_set & options, llama_context_params & cparams);
+
+// For a program with a parser of its own: when argv[i] is one of the options, takes its value and moves i to it.
+bool rkv_options_take(rkv_option_set & options, int argc, char ** argv, int & i);
+
+// The help lines of all options, one option a line.
+std::string rkv_options_help();
+
+// The one set of options of a program with a parser of its own.
+rkv_option_set & rkv_program_options();

@@ -1,0 +1,152 @@
+#include "rkv-residency.h"
+
+#include "rkv-report.h"
+
+#include "llama-cparams.h"
+#include "llama-impl.h"
+#include "llama-kv-cache-iswa.h"
+#include "llama-kv-cache.h"
+#include "llama-memory-hybrid-iswa.h"
+#include "llama-memory-hybrid.h"
+#include "llama-memory-recurrent.h"
+#include "llama-model.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+namespace {
+
+thread_local const rkv_residency * g_current = nullptr;
+
+[[noreturn]] void refuse(const std::string & why) {
+    throw std::runtime_error("rolling-kv: " + why);
+}
+
+// A window forced from outside, for test programs that have no options of their own: "128" or "128,tiled".
+void apply_forced(rkv_params & params) {
+    const char * forced = getenv("ROLLING_KV_FORCE_WINDOW");
+    if (!forced || params.mode != RKV_MODE_OFF) {
+        return;
+    }
+    params.mode         = RKV_MODE_WINDOW;
+    params.window_cells = strtoll(forced, nullptr, 10);
+    params.order        = strstr(forced, "tiled") ? RKV_ORDER_TILED : RKV_ORDER_AUTO;
+
+    const char * tile = getenv("ROLLING_KV_FORCE_TILE");
+    params.tile_cells = tile ? strtoul(tile, nullptr, 10) : RKV_TILE_MIN;
+}
+
+int64_t whole_tiles(int64_t cells, uint32_t tile) {
+    return cells < 0 ? cells : cells/tile*tile;
+}
+
+void check_window(int64_t cells, const char * what) {
+    if (cells < RKV_WINDOW_DEFAULT) {
+        refuse(format("%s is %lld cells; give 0 or more, or leave it out", what, (long long) cells));
+    }
+}
+
+void check_devices(const llama_model & model, const llama_context_params & params) {
+    if (!params.offload_kqv) {
+        refuse("a window needs the KV cache on the device; drop --no-kv-offload, or drop the window");
+    }
+    if (model.split_mode() == LLAMA_SPLIT_MODE_TENSOR) {
+        refuse("split mode 'tensor' is not supported with a window; use split mode 'layer'");
+    }
+    for (uint32_t il = 0; il < model.hparams.n_layer_all; ++il) {
+        ggml_backend_dev_t dev = model.dev_layer(il);
+        if (!rkv_dev_is_tiled(dev)) {
+            refuse(format("device %s of layer %u has no tiled attention; use another device, or drop the window",
+                        ggml_backend_dev_name(dev), il));
+        }
+    }
+}
+
+} // namespace
+
+rkv_params rkv_params_default() {
+    rkv_params res = {};
+    res.mode         = RKV_MODE_OFF;
+    res.order        = RKV_ORDER_AUTO;
+    res.window_cells = RKV_WINDOW_AUTO;
+    return res;
+}
+
+rkv_residency rkv_residency_resolve(const llama_model & model, const llama_context_params & cp) {
+    rkv_residency res;
+    res.params = cp.rkv;
+    apply_forced(res.params);
+    if (!res.active()) {
+        return res;
+    }
+
+    auto & params = res.params;
+    if (params.tile_cells == 0) {
+        params.tile_cells = RKV_TILE_DEFAULT;
+    }
+    if (params.tile_cells % RKV_TILE_MIN != 0 || params.tile_cells > RKV_TILE_MAX) {
+        refuse(format("a tile is %u cells; give a multiple of %d up to %d", params.tile_cells, RKV_TILE_MIN, RKV_TILE_MAX));
+    }
+    check_window(params.window_cells, "the window");
+    if (cp.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_DISABLED) {
+        refuse("a window needs flash attention, which is off (or not possible for this model); turn it on, or drop the window");
+    }
+    if (cp.type_k == GGML_TYPE_F32 || cp.type_v == GGML_TYPE_F32) {
+        refuse("a cache of f32 is converted to f16 as a whole before attention reads it; use f16, bf16 or a quantised type with a window");
+    }
+    check_devices(model, cp);
+
+    res.layer_window.assign(model.hparams.n_layer_all, RKV_WINDOW_DEFAULT);
+    if (params.n_layer_window > res.layer_window.size()) {
+        refuse(format("windows are given for %zu layers; the model has %zu", params.n_layer_window, res.layer_window.size()));
+    }
+    for (size_t il = 0; il < params.n_layer_window; ++il) {
+        check_window(params.layer_window[il], format("the window of layer %zu", il).c_str());
+        res.layer_window[il] = whole_tiles(params.layer_window[il], params.tile_cells);
+    }
+    params.layer_window   = nullptr;
+    params.n_layer_window = 0;
+
+    const int64_t asked = params.window_cells;
+    params.window_cells = whole_tiles(asked, params.tile_cells);
+    if (params.window_cells != asked) {
+        LLAMA_LOG_INFO("rolling-kv: the window of %lld cells is rounded down to whole tiles of %u: %lld\n",
+                (long long) asked, params.tile_cells, (long long) params.window_cells);
+    }
+
+    return res;
+}
+
+rkv_attn_config rkv_attn_config_for(const rkv_residency & residency) {
+    rkv_attn_config res;
+    if (residency.active()) {
+        res.tiled = residency.params.order == RKV_ORDER_TILED;
+        res.tile  = residency.params.tile_cells;
+    }
+    return res;
+}
+
+rkv_residency_scope::rkv_residency_scope(const rkv_residency & residency) : previous(g_current) {
+    g_current = &residency;
+}
+
+rkv_residency_scope::~rkv_residency_scope() {
+    g_current = previous;
+}
+
+const rkv_residency * rkv_residency_scope::current() {
+    return g_current && g_current->active() ? g_current : nullptr;
+}
+
+void rkv_memory_check(const llama_model & model, const rkv_residency & residency, const llama_memory_i * memory) {
+    if (!residency.active()) {
+        return;
+    }
+
+    if (memory && !rkv_memory_is_known(memory)) {
+        refuse(format("the cache of architecture '%s' is of a kind whose split is not supported; drop the window", model.arch_name().c_str()));
+    }
+
+    rkv_residency_log(residency, memory);
+}

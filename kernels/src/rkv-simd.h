@@ -1,0 +1,125 @@
+#pragma once
+
+// One small vector type for the attention kernels: LANES floats, with the few operations they need. N_VREG is how many
+// the machine keeps in registers; UNPACK_ROWS, how many query rows must share a row of 16-bit floats before it pays to
+// turn it to floats once.
+//
+// Three widths are written out (AVX-512, AVX2, and 16 bytes for everything else), so that every variant of the CPU
+// backend runs the same algorithm. A fused multiply-add is spelled out: were it left to the compiler, two
+// instantiations of one kernel could round differently, and results would depend on how rows are grouped.
+
+#include "ggml-cpu-impl.h"
+#include "simd-mappings.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#include "rkv-simd-avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#include "rkv-simd-avx2.h"
+#else
+#include "rkv-simd-generic.h"
+#endif
+
+// Unrolls the loop that follows, whose bounds are constants: an array that it indexes can then live in registers.
+#if defined(__clang__)
+#define RKV_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define RKV_UNROLL _Pragma("GCC unroll 16")
+#else
+#define RKV_UNROLL
+#endif
+
+// A function that only prefetches has no effect that GCC knows of, and calls to it are removed: it must be inlined.
+#if defined(__GNUC__)
+#define RKV_INLINE inline __attribute__((always_inline))
+#elif defined(_MSC_VER)
+#define RKV_INLINE __forceinline
+#else
+#define RKV_INLINE inline
+#endif
+
+namespace rkv {
+
+// Hint that the line at `p` will be read soon; the second-level cache is enough, the first is too small for a tile.
+static RKV_INLINE void prefetch_line(const void * p) {
+#if defined(__GNUC__)
+    __builtin_prefetch(p, 0, 2);
+#elif defined(_M_X64)
+    _mm_prefetch((const char *) p, _MM_HINT_T1);
+#else
+    (void) p;
+#endif
+}
+
+// Hint for the bytes [p, p + n).
+static RKV_INLINE void prefetch_bytes(const void * p, size_t n) {
+    const uintptr_t line  = 64;
+    const uintptr_t begin = (uintptr_t) p & ~(line - 1);
+    for (uintptr_t at = begin; at < (uintptr_t) p + n; at += line) {
+        prefetch_line((const void *) at);
+    }
+}
+
+static inline int round_up_lanes(int n) {
+    return (n + LANES - 1) / LANES * LANES;
+}
+
+// Sum of the lanes, by the tree of vf_sum4.
+static inline float vf_hsum(vf a) {
+    float s[4];
+    vf_sum4(s, a, a, a, a);
+    return s[0];
+}
+
+// s, but -inf where m is -inf: a NaN in `s` cannot pass a masked lane.
+static inline vf vf_apply_mask(vf s, vf m) {
+    return vf_select_lt(m, vf_set1(-FLT_MAX), m, s);
+}
+
+// e^x for x <= 0; 0 below the smallest normal float; NaN stays NaN. Within 1 ulp.
+static inline vf vf_exp(vf x) {
+    const vf least = vf_set1(-87.3365f);
+    const vf magic = vf_set1(12582912.0f); // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
+    const vf xc    = vf_max(least, x);
+    const vf z     = vf_fma(xc, vf_set1(1.44269504f), magic);
+    const vf n     = vf_sub(z, magic);
+    vf r = vf_fma(n, vf_set1(-0.693359375f), xc);
+    r    = vf_fma(n, vf_set1(2.12194440e-4f), r);
+    vf p = vf_set1(1.381446695e-03f);
+    p = vf_fma(p, r, vf_set1(8.368780410e-03f));
+    p = vf_fma(p, r, vf_set1(4.166839421e-02f));
+    p = vf_fma(p, r, vf_set1(1.666652011e-01f));
+    p = vf_fma(p, r, vf_set1(4.999999341e-01f));
+    const vf y = vf_add(vf_fma(vf_mul(r, r), p, r), vf_set1(1.0f));
+    return vf_select_lt(x, least, vf_zero(), vf_mul(y, vf_pow2_of_magic(z)));
+}
+
+// tanh: an odd polynomial near 0, where the quotient would lose the low bits.
+static inline vf vf_tanh(vf x) {
+    const vf a = vf_max(x, vf_sub(vf_zero(), x));
+    const vf z = vf_mul(x, x);
+    vf p = vf_set1(-5.664775361e-03f);
+    p = vf_fma(p, z, vf_set1(2.061599617e-02f));
+    p = vf_fma(p, z, vf_set1(-5.373862424e-02f));
+    p = vf_fma(p, z, vf_set1(1.333154196e-01f));
+    p = vf_fma(p, z, vf_set1(-3.333329255e-01f));
+    const vf near0 = vf_fma(vf_mul(x, z), p, x);
+
+    const vf one = vf_set1(1.0f);
+    const vf e   = vf_exp(vf_mul(a, vf_set1(-2.0f)));
+    const vf t   = vf_div(vf_sub(one, e), vf_add(one, e));
+    const vf far = vf_select_lt(x, vf_zero(), vf_sub(vf_zero(), t), t);
+    return vf_select_lt(a, vf_set1(0.625f), near0, far);
+}
+
+// Scaled and capped logit of a raw dot product. With a cap, `scale` was already divided by it.
+static inline vf vf_logit(vf s, float scale, float softcap) {
+    const vf x = vf_mul(s, vf_set1(scale));
+    return softcap == 0.0f ? x : vf_mul(vf_set1(softcap), vf_tanh(x));
+}
+
+} // namespace rkv

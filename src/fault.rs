@@ -1,0 +1,44 @@
+//! Faults that a gate puts into tiled attention to show that it can fail.
+
+use crate::ffi;
+
+/// A fault of tiled attention. It holds for the whole process until the guard is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The last tile of the tail is left out of the merge.
+    DropTile,
+    /// The second and the third tile are merged in the wrong order.
+    SwapMerge,
+    /// The first tile of the tail is read as it was before it was written.
+    StaleTile,
+    /// The row of the tail's first cell is written to the window's last one.
+    WrongPart,
+}
+
+impl Fault {
+    /// Injects the fault until the guard is dropped. For tests and gates: what models say meanwhile is wrong.
+    #[must_use]
+    pub fn inject(self) -> FaultGuard {
+        let raw = match self {
+            Self::DropTile => ffi::RKV_FAULT_DROP_TILE,
+            Self::SwapMerge => ffi::RKV_FAULT_SWAP_MERGE,
+            Self::StaleTile => ffi::RKV_FAULT_STALE_TILE,
+            Self::WrongPart => ffi::RKV_FAULT_WRONG_PART,
+        };
+        // SAFETY: stores one atomic number.
+        unsafe { ffi::rkv_fault_set(raw) };
+        FaultGuard(())
+    }
+}
+
+/// Ends an injected fault when it is dropped.
+#[derive(Debug)]
+pub struct FaultGuard(());
+
+impl Drop for FaultGuard {
+    fn drop(&mut self) {
+        // SAFETY: stores one atomic number.
+        unsafe { ffi::rkv_fault_set(ffi::RKV_FAULT_NONE) };
+    }
+}

@@ -1,0 +1,182 @@
+//! What a caller asks of a context's KV cache.
+
+use std::ops::RangeInclusive;
+
+use crate::context_params::{ContextParams, FlashAttention, KvType};
+use crate::error::RollingKvError;
+use crate::ffi;
+use crate::model::Model;
+
+/// The order in which attention goes over the cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Order {
+    /// A layer whose cells all lie in its window keeps llama.cpp's own attention, bit for bit; once spilled, tiles.
+    #[default]
+    Auto,
+    /// Tile by tile from the first token, resident or not: the same bits for every window, budget and thread count.
+    Tiled,
+}
+
+/// How many cells of a layer lie in device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Window {
+    Cells(u32),
+    Resident,
+    Auto { vram_target: u64 },
+}
+
+/// A KV cache of which only a window lies in device memory; the other cells lie in host memory, and attention over both
+/// parts is exact.
+///
+/// ```
+/// use rolling_kv::{ContextParams, Order, RollingKv};
+/// let spill = RollingKv::vram_budget_mib(4096).resident_layers(0..=4).order(Order::Tiled);
+/// let params = ContextParams::new(131_072).rolling_kv(spill);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct RollingKv {
+    window: Window,
+    order: Order,
+    tile_cells: Option<u32>,
+    layers: Vec<(u32, Window)>,
+}
+
+impl RollingKv {
+    /// The first `cells` of each layer and stream in device memory. Rounded down to whole tiles; 0 puts every cell into
+    /// host memory.
+    pub fn window_cells(cells: u32) -> Self {
+        Self::new(Window::Cells(cells))
+    }
+
+    /// Every cell in device memory. With [`Order::Tiled`] this is the twin that every spilled context equals.
+    pub fn resident() -> Self {
+        Self::new(Window::Resident)
+    }
+
+    /// As many cells as fit into this much device memory, in MiB, over all layers.
+    pub fn vram_budget_mib(mib: u64) -> Self {
+        Self::new(Window::Auto {
+            vram_target: mib.saturating_mul(1 << 20),
+        })
+    }
+
+    /// As many cells as fit into the device's free memory.
+    pub fn auto() -> Self {
+        Self::new(Window::Auto { vram_target: 0 })
+    }
+
+    fn new(window: Window) -> Self {
+        Self {
+            window,
+            order: Order::Auto,
+            tile_cells: None,
+            layers: Vec::new(),
+        }
+    }
+
+    /// The order of attention.
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Cells of a tile, a multiple of 32; 128 unless set. The bits of [`Order::Tiled`] belong to one tile size.
+    pub fn tile_cells(mut self, cells: u32) -> Self {
+        self.tile_cells = Some(cells);
+        self
+    }
+
+    /// Keeps these layers wholly in device memory.
+    pub fn resident_layers(mut self, layers: RangeInclusive<u32>) -> Self {
+        self.layers
+            .extend(layers.map(|layer| (layer, Window::Resident)));
+        self
+    }
+
+    /// Gives one layer a window of its own.
+    pub fn layer_window(mut self, layer: u32, cells: u32) -> Self {
+        self.layers.push((layer, Window::Cells(cells)));
+        self
+    }
+
+    /// Checks the request against the model and the other parameters, once.
+    pub(crate) fn check(
+        &self,
+        model: &Model,
+        params: &ContextParams,
+    ) -> Result<Checked, RollingKvError> {
+        let tile = self.tile_cells.unwrap_or(ffi::RKV_TILE_DEFAULT);
+        if tile == 0 || !tile.is_multiple_of(ffi::RKV_TILE_MIN) || tile > ffi::RKV_TILE_MAX {
+            return Err(RollingKvError::Tile {
+                asked: tile,
+                step: ffi::RKV_TILE_MIN,
+                max: ffi::RKV_TILE_MAX,
+            });
+        }
+        if params.flash_attention == FlashAttention::Off {
+            return Err(RollingKvError::FlashAttentionOff);
+        }
+        if params.type_k == KvType::F32 || params.type_v == KvType::F32 {
+            return Err(RollingKvError::CacheOfF32);
+        }
+        if params.kv_on_host {
+            return Err(RollingKvError::CacheOnHost);
+        }
+
+        let n_layer = model.n_layer();
+        let mut layer_window = vec![i64::from(ffi::RKV_WINDOW_DEFAULT); n_layer as usize];
+        for &(layer, window) in &self.layers {
+            let slot = layer_window
+                .get_mut(layer as usize)
+                .ok_or(RollingKvError::Layer { layer, n_layer })?;
+            *slot = window.to_ffi();
+        }
+        Ok(Checked {
+            window: self.window,
+            order: self.order,
+            tile,
+            layer_window,
+        })
+    }
+}
+
+impl Window {
+    fn to_ffi(self) -> i64 {
+        match self {
+            Self::Cells(cells) => i64::from(cells),
+            Self::Resident => i64::from(ffi::RKV_WINDOW_RESIDENT),
+            Self::Auto { .. } => i64::from(ffi::RKV_WINDOW_AUTO),
+        }
+    }
+}
+
+/// A request that was checked. Owns what the C struct points to.
+pub(crate) struct Checked {
+    window: Window,
+    order: Order,
+    tile: u32,
+    layer_window: Vec<i64>,
+}
+
+impl Checked {
+    /// The C struct; it points into `self`.
+    pub(crate) fn to_ffi(&self) -> ffi::rkv_params {
+        ffi::rkv_params {
+            mode: ffi::RKV_MODE_WINDOW,
+            order: match self.order {
+                Order::Auto => ffi::RKV_ORDER_AUTO,
+                Order::Tiled => ffi::RKV_ORDER_TILED,
+            },
+            window_cells: self.window.to_ffi(),
+            tile_cells: self.tile,
+            vram_target: match self.window {
+                Window::Auto { vram_target } => vram_target,
+                _ => 0,
+            },
+            layer_window: self.layer_window.as_ptr(),
+            n_layer_window: self.layer_window.len(),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+use rolling_kv::{
+    ContextError, ContextParams, FlashAttention, KvType, RollingKv, RollingKvError, SequenceError,
+};
+
+use crate::common::{backend, logits_after, some_tokens, tiny};
+use crate::twins::spilled;
+
+fn refusal(params: &ContextParams, spill: RollingKv) -> RollingKvError {
+    let backend = backend();
+    let model = tiny::model(&backend);
+    match model.context(&params.clone().rolling_kv(spill)) {
+        Err(ContextError::RollingKv(why)) => why,
+        Err(other) => panic!("another refusal: {other}"),
+        Ok(_) => panic!("the context was made"),
+    }
+}
+
+#[test]
+fn a_tile_that_is_no_multiple_of_32_is_refused() {
+    for tile in [0, 1, 31, 48, 8224] {
+        let why = refusal(
+            &ContextParams::new(512),
+            RollingKv::resident().tile_cells(tile),
+        );
+        assert!(
+            matches!(why, RollingKvError::Tile { asked, .. } if asked == tile),
+            "{why}"
+        );
+    }
+}
+
+#[test]
+fn a_layer_that_does_not_exist_is_refused() {
+    let why = refusal(
+        &ContextParams::new(512),
+        RollingKv::resident().layer_window(2, 64),
+    );
+    assert!(
+        matches!(
+            why,
+            RollingKvError::Layer {
+                layer: 2,
+                n_layer: 2
+            }
+        ),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_window_without_flash_attention_is_refused() {
+    let why = refusal(
+        &ContextParams::new(512).flash_attention(FlashAttention::Off),
+        RollingKv::window_cells(64),
+    );
+    assert!(matches!(why, RollingKvError::FlashAttentionOff), "{why}");
+}
+
+#[test]
+fn a_window_of_a_cache_on_the_host_is_refused() {
+    let why = refusal(
+        &ContextParams::new(512).kv_on_host(),
+        RollingKv::window_cells(64),
+    );
+    assert!(matches!(why, RollingKvError::CacheOnHost), "{why}");
+}
+
+#[test]
+fn a_window_of_an_f32_cache_is_refused() {
+    for (k, v) in [(KvType::F32, KvType::F16), (KvType::F16, KvType::F32)] {
+        let why = refusal(
+            &ContextParams::new(512).cache_types(k, v),
+            RollingKv::window_cells(64),
+        );
+        assert!(matches!(why, RollingKvError::CacheOfF32), "{why}");
+    }
+}
+
+#[test]
+fn a_spilled_window_says_that_it_cannot_shift() {
+    let backend = backend();
+    let model = tiny::model(&backend);
+    let mut context = spilled(
+        &model,
+        &ContextParams::new(512),
+        RollingKv::window_cells(64),
+    );
+    logits_after(&mut context, 0, &some_tokens(100, 1));
+    assert!(!context.memory().can_shift());
+    let why = context
+        .memory()
+        .shift(0, 50.., -10)
+        .expect_err("a shift is refused");
+    assert!(matches!(why, SequenceError::CannotShift { .. }), "{why}");
+    logits_after(&mut context, 0, &some_tokens(1, 2));
+}

@@ -1,0 +1,48 @@
+//! Making a spilled context and its resident twin.
+
+use rolling_kv::{Context, ContextParams, Model, Order, RollingKv};
+
+use crate::common::{logits_after, some_tokens};
+
+pub const TILE: u32 = 32;
+
+pub fn tiled(spill: RollingKv) -> RollingKv {
+    spill.order(Order::Tiled).tile_cells(TILE)
+}
+
+pub fn spilled<'model>(
+    model: &'model Model,
+    params: &ContextParams,
+    spill: RollingKv,
+) -> Context<'model> {
+    model
+        .context(&params.clone().rolling_kv(tiled(spill)))
+        .expect("the spilled context is made")
+}
+
+pub fn resident<'model>(model: &'model Model, params: &ContextParams) -> Context<'model> {
+    spilled(model, params, RollingKv::resident())
+}
+
+/// Logits after a prompt that is longer than a ubatch, and after each of a few tokens more.
+pub fn prompt_and_decode(context: &mut Context<'_>, seq: i32, tokens: usize) -> Vec<f32> {
+    let tokens = some_tokens(tokens, 11);
+    let (prompt, rest) = tokens.split_at(tokens.len() - 5);
+    let mut logits = logits_after(context, seq, prompt);
+    for token in rest {
+        logits.extend(logits_after(context, seq, &[*token]));
+    }
+    logits
+}
+
+pub fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|logit| logit.to_bits()).collect()
+}
+
+pub fn assert_same_bits(left: &[f32], right: &[f32], what: &str) {
+    assert!(
+        left.iter().all(|logit| logit.is_finite()),
+        "{what}: a logit is not finite"
+    );
+    assert!(bits(left) == bits(right), "{what}: the bits differ");
+}
