@@ -7,7 +7,7 @@ mod common;
 use std::collections::HashSet;
 use std::io::Write;
 
-use common::{backend, nmse, real};
+use common::{backend, fewer_if_slow, nmse, real};
 use rolling_kv::{
     AddSpecial, Answer, Batch, ChatMessage, ChatTemplate, Context, ContextParams, FlashAttention,
     KvType, LoadError, Model, ModelParams, Output, ParseSpecial, RenderSpecial, Sampler, Token,
@@ -187,9 +187,10 @@ fn every_way_to_run_a_prompt_gives_the_same_text() {
         &model,
         "Once upon a time, in a small village by the sea, there lived",
     );
-    let (reference, text) = continued(&mut model.context(&params()).unwrap(), 0, &prompt, 24);
+    let length = fewer_if_slow(24);
+    let (reference, text) = continued(&mut model.context(&params()).unwrap(), 0, &prompt, length);
     assert!(
-        reference.iter().collect::<HashSet<_>>().len() > 10,
+        reference.iter().collect::<HashSet<_>>().len() > length * 2 / 5,
         "this is a text: {text}"
     );
     for params in [
@@ -204,7 +205,7 @@ fn every_way_to_run_a_prompt_gives_the_same_text() {
         let mut context = model.context(&params).unwrap();
         let last = context.n_seq_max() as i32 - 1;
         assert_eq!(
-            continued(&mut context, last, &prompt, 24).0,
+            continued(&mut context, last, &prompt, length).0,
             reference,
             "{params:?}"
         );
@@ -346,7 +347,7 @@ fn two_threads_write_the_same_texts_as_one() {
             &mut model.context(&params().threads(1)).unwrap(),
             0,
             prompt,
-            16,
+            fewer_if_slow(16),
         )
         .0
     };
