@@ -1,6 +1,8 @@
 // Every architecture, with a tiny random model made in memory: a spilled cache gives the bits of a resident one, or the context is
 // refused with a reason. The models are those of upstream's own test, whose source is included as it stands.
 
+int upstream_test_llama_archs_main(int argc, char ** argv); // what upstream's main is called here
+
 #define main upstream_test_llama_archs_main
 #include "test-llama-archs.cpp" // NOLINT
 #undef main

@@ -251,6 +251,7 @@ fn a_state_goes_on_where_it_was_saved() {
         &model,
         "red, green, blue, red, green, blue, red, green, blue, red, green, blue, red,",
     );
+    let length = fewer_if_slow(12);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("state.rkv");
     for params in [
@@ -262,18 +263,18 @@ fn a_state_goes_on_where_it_was_saved() {
         context.append(0, &prompt[..prompt.len() - 1]).unwrap();
         let saved = context.save_sequence(0).unwrap();
         context.save_state_file(&file).unwrap();
-        let (reference, text) = continued(&mut context, 0, &prompt[prompt.len() - 1..], 12);
+        let (reference, text) = continued(&mut context, 0, &prompt[prompt.len() - 1..], length);
         assert!(text.contains("green"), "{text}");
 
         let mut other = model.context(&params).unwrap();
         other.restore_sequence(&saved, 0).unwrap();
         assert_eq!(
-            continued(&mut other, 0, &prompt[prompt.len() - 1..], 12).0,
+            continued(&mut other, 0, &prompt[prompt.len() - 1..], length).0,
             reference
         );
         other.restore_state_file(&file).unwrap();
         assert_eq!(
-            continued(&mut other, 0, &prompt[prompt.len() - 1..], 12).0,
+            continued(&mut other, 0, &prompt[prompt.len() - 1..], length).0,
             reference
         );
     }
@@ -285,11 +286,14 @@ fn a_shift_keeps_the_text_going() {
     let Some(model) = real::model_or_skip("a_shift_keeps_the_text_going", &backend) else {
         return;
     };
-    for kv_type in [KvType::F16, KvType::Q8_0] {
+    for kv_type in [KvType::Q8_0, KvType::F16]
+        .into_iter()
+        .take(fewer_if_slow(2))
+    {
         let mut context = model
             .context(&params().cache_types(kv_type, KvType::F16))
             .unwrap();
-        let story = "The cat sat on the mat. ".repeat(30);
+        let story = "The cat sat on the mat. ".repeat(10);
         context.append(0, &tokens(&model, &story)).unwrap();
         let end = *context.positions(0).unwrap().unwrap().end();
         assert!(context.memory().can_shift());
