@@ -187,7 +187,7 @@ fn every_way_to_run_a_prompt_gives_the_same_text() {
         &model,
         "Once upon a time, in a small village by the sea, there lived",
     );
-    let length = fewer_if_slow(24);
+    let length = fewer_if_slow(12);
     let (reference, text) = continued(&mut model.context(&params()).unwrap(), 0, &prompt, length);
     assert!(
         reference.iter().collect::<HashSet<_>>().len() > length * 2 / 5,
