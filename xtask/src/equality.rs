@@ -182,10 +182,16 @@ fn stock_text(program: &Path, model: &Path, threads: &str, prompt: &Prompt) -> R
     // The first token comes from the prompt's own evaluation; the token that ends a text is made but not printed.
     let tokens = runs + 1 - u64::from(ended_early);
     Ok(Text {
-        text: text.to_vec(),
+        text: whole_characters(text),
         tokens,
         prompt_tokens,
     })
+}
+
+/// The last token can end inside a character. llama-completion prints the bytes as they are; a JSON text holds only whole
+/// characters, so ours has the replacement character there.
+fn whole_characters(text: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(text).into_owned().into_bytes()
 }
 
 /// The generated text without what llama-completion prints after it, and whether the model ended it.
@@ -251,6 +257,18 @@ fn read_json(json: &[u8]) -> Option<Text> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regression_a_character_that_is_cut_off_is_compared_as_a_replacement_character() {
+        assert_eq!(
+            whole_characters(b"ok \xf0\x9f\x98"),
+            "ok \u{fffd}".as_bytes()
+        );
+        assert_eq!(
+            whole_characters("\u{1f600}".as_bytes()),
+            "\u{1f600}".as_bytes()
+        );
+    }
 
     fn text(text: &str, tokens: u64) -> Text {
         Text {
