@@ -117,8 +117,8 @@ fn prepare(place: &Place) -> Result<Bench> {
     let built = native::build(place, Variant::Patched, &targets)?;
     let scratch = place.work().join("upstream-tests");
     fs::create_dir_all(&scratch).map_err(Error::file("make", &scratch))?;
-    preload(place, &tools.cc, &built, &scratch)?;
     let staged = native::staged_root(place)?;
+    preload(place, &tools.cc, &built, &staged, &scratch)?;
     let python = server::python(place)?;
     Ok(Bench {
         bin: built.bin_dir().to_owned(),
@@ -129,11 +129,12 @@ fn prepare(place: &Place) -> Result<Bench> {
     })
 }
 
-/// Compiles the library that loads the backend modules for a test that does not.
+/// Compiles the library that loads the backend modules for a test that does not, and keeps its threads to the cores there are.
 fn preload(
     place: &Place,
     cc: &rolling_kv_stage::tools::Compiler,
     built: &Built,
+    staged: &Path,
     scratch: &Path,
 ) -> Result<()> {
     let source = place.root.join("xtask/preload/load_backends.c");
@@ -143,9 +144,13 @@ fn preload(
             "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", PRELOADED,
         ])
         .arg(source)
+        .args(
+            ["include", "ggml/include", "rkv/include"]
+                .map(|folder| format!("-I{}", staged.join(folder).display())),
+        )
         .arg("-L")
         .arg(built.bin_dir())
-        .arg("-lggml")
+        .args(["-lllama", "-lggml", "-ldl"])
         .dir(scratch)
         .quietly()?
         .success()
