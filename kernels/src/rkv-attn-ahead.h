@@ -1,7 +1,8 @@
 #pragma once
 
 // Reads ahead: a thread will read its rows of K and V in a known order, tile after tile, so their lines are asked for
-// a fixed distance before they are needed. The hardware's own prefetcher stops at pages and at the jumps between K and V.
+// a fixed distance before they are needed. The hardware's own prefetcher stops at pages and at the jumps between K
+// and V.
 
 #include "rkv-attn-args.h"
 

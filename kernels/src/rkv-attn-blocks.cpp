@@ -9,9 +9,11 @@
 
 namespace rkv {
 
-// A block's scores and outputs should stay in the second-level cache, and unpacking K and V should weigh little.
-static constexpr int BLOCK_ROWS    = 192;
+// Queries of a block, and query rows: the more, the less it weighs that K and V are unpacked for each block; but its
+// scores, packed queries and outputs should stay in the second-level cache.
 static constexpr int BLOCK_QUERIES = 64;
+static constexpr int BLOCK_ROWS    = 128;
+static constexpr int BLOCK_FLOATS  = 128*1024;
 
 // Query rows below which unpacking would cost as much as the products.
 static constexpr int BLOCK_QUERIES_MIN = 16;
@@ -47,7 +49,9 @@ static int64_t n_blocks(const attn_args & a, block_shape b) {
 // The largest block; with many threads blocks get smaller, but never the buffers larger.
 static block_shape largest_block(const attn_args & a) {
     const int q_block = std::min(a.n_q, BLOCK_QUERIES);
-    return { q_block, std::min(a.n_gqa, std::max(1, BLOCK_ROWS / q_block)) };
+    const int row     = (int) std::min<int64_t>(a.tile, a.n_kv) + a.d_k + 2*a.d_v; // floats
+    const int rows    = std::min(BLOCK_ROWS, BLOCK_FLOATS / row);
+    return { q_block, std::min(a.n_gqa, std::max(1, rows / q_block)) };
 }
 
 static block_shape choose_block(const attn_args & a, int nth) {

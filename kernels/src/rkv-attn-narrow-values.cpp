@@ -12,8 +12,8 @@ namespace rkv {
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 static constexpr int N_COL_MAX = 4; // vectors
 
-// V rows are read for all heads before the next ones: about as many bytes as the first-level cache holds half of, in the
-// order of memory, but enough cells to be worth parking the accumulators for.
+// V rows are read for all heads before the next ones, in the order of memory: as many as fit half of the first-level
+// cache, but enough cells to be worth parking the accumulators for.
 static constexpr size_t BLOCK_BYTES     = 16*1024;
 static constexpr int    BLOCK_CELLS_MIN = 16;
 static constexpr int    BLOCK_CELLS_MAX = 64;

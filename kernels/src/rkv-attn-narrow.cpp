@@ -25,40 +25,45 @@ narrow_scratch narrow_scratch::carve(arena & mem, const attn_args & a, int n_row
     s.queries   = mem.take<const float *>(n_rows);
     s.slopes    = mem.take<float>(a.n_head);
     s.unpacked  = mem.take<float>(std::max(four, UNPACK_FLOATS));
+    s.dead      = mem.take<uint16_t>(n_cells);
     s.runs      = mem.take<cell_run>(n_cells / 2 + 1);
     s.n_run     = 0;
     return s;
 }
 
-static bool is_dead_for_all(const attn_args & a, const narrow_tile & t, int64_t cell) {
+// Sets s.dead of the cells [begin, end) that no query sees, over all heads' masks.
+static void find_dead(const attn_args & a, const narrow_tile & t, narrow_scratch & s) {
+    const int64_t cell0 = a.tile_begin(t.tile);
+    for (int c = t.mask.begin; c < t.mask.end; ++c) {
+        s.dead[c] = 1;
+    }
     for (int plane = 0; plane < a.mask->ne[2]; ++plane) {
         for (int iq = 0; iq < a.n_q; ++iq) {
-            if (a.mask_row(t.stream, plane, iq)[cell] != F16_NEG_INF) {
-                return false;
+            const ggml_fp16_t * m = a.mask_row(t.stream, plane, iq) + cell0;
+            for (int c = t.mask.begin; c < t.mask.end; ++c) {
+                s.dead[c] &= (uint16_t) (m[c] == F16_NEG_INF);
             }
         }
     }
-    return true;
 }
 
-// Runs of cells that some query sees. The others may never have been written, and 0*NaN is NaN: they are not multiplied.
+// Runs of cells that some query sees. The others may never have been written, and 0*NaN is NaN: they are not
+// multiplied.
 static void find_runs(const attn_args & a, const narrow_tile & t, narrow_scratch & s) {
     s.n_run = 0;
     if (t.mask.plain) {
         s.runs[s.n_run++] = { 0, t.rows.n_cells };
         return;
     }
-    const int64_t cell0 = a.tile_begin(t.tile);
-    bool open = false;
+    find_dead(a, t, s);
     for (int c = t.mask.begin; c < t.mask.end; ++c) {
-        const bool live = !is_dead_for_all(a, t, cell0 + c);
-        if (live && !open) {
+        if (s.dead[c]) {
+            continue;
+        }
+        if (s.n_run == 0 || s.runs[s.n_run - 1].end != c) {
             s.runs[s.n_run++] = { c, c };
         }
-        if (live) {
-            s.runs[s.n_run - 1].end = c + 1;
-        }
-        open = live;
+        s.runs[s.n_run - 1].end = c + 1;
     }
 }
 
@@ -117,7 +122,8 @@ void narrow_partial(const attn_args & a, const narrow_tile & t, narrow_scratch &
     for (int i = 0; i < n_rows; ++i) {
         const int head = (t.row0 + i) / a.n_q;
         const ggml_fp16_t * m = t.mask.plain ? nullptr : a.mask_row(t.stream, head, (t.row0 + i) % a.n_q) + cell0;
-        softmax_row(a, s.scores + (size_t) i*s.ld_scores, t.rows.n_cells, s.ld_scores, m, s.slopes[head], head_sums + 2*i);
+        softmax_row(a, s.scores + (size_t) i*s.ld_scores, t.rows.n_cells, s.ld_scores, m, s.slopes[head],
+                    head_sums + 2*i);
     }
     narrow_values(a, t, s, ahead, o, ld_o);
 }

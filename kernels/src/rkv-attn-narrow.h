@@ -30,6 +30,7 @@ struct narrow_scratch {
     const float ** queries;  // [rows]
     float        * slopes;   // [n_head]
     float        * unpacked; // [UNPACK_FLOATS, or four rows when those are longer]
+    uint16_t     * dead;     // [cells of a tile]: 1 when no query sees the cell
     cell_run     * runs;     // [cells of a tile / 2 + 1]
     int            n_run;
     int            ld_scores;

@@ -10,8 +10,8 @@
 
 namespace rkv {
 
-// Partials are kept for as many tiles as fit; then they are merged, and the next tiles begin. This bounds the buffer, and
-// keeps what the merge reads in the cache.
+// Partials are kept for as many tiles as fit; then they are merged, and the next tiles begin. This bounds the buffer,
+// and keeps what the merge reads in the cache.
 static constexpr size_t ROUND_BYTES = 8u << 20;
 
 // Scores of one unit of work (a tile, or some query rows of it) should stay in the second-level cache.

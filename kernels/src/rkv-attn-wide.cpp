@@ -83,7 +83,8 @@ static void find_dead(const tile_mask & m, wide_scratch & s) {
     }
 }
 
-static void dot_queries(const attn_args & a, const tile_rows & rows, int kv_head, const tile_mask & m, wide_scratch & s) {
+static void dot_queries(const attn_args & a, const tile_rows & rows, int kv_head, const tile_mask & m,
+                        wide_scratch & s) {
     const unpack_fn unpack = unpack_for(a.type_k());
     const int block = cells_at_a_time(a);
     const int ld_k  = round_up_lanes(a.d_k);
@@ -92,7 +93,8 @@ static void dot_queries(const attn_args & a, const tile_rows & rows, int kv_head
         for (int i = 0; i < n; ++i) {
             unpack(rows.k + (c + i)*rows.k_nb_cell + kv_head*rows.k_nb_head, s.unpacked + (size_t) i*ld_k, a.d_k);
         }
-        gemm<a_order::by_row>(s.unpacked, ld_k, s.queries, s.ld, n, s.ld, a.d_k, s.scores + (size_t) c*s.ld, s.ld, true);
+        gemm<a_order::by_row>(s.unpacked, ld_k, s.queries, s.ld, n, s.ld, a.d_k,
+                              s.scores + (size_t) c*s.ld, s.ld, true);
     }
 }
 

@@ -2,8 +2,8 @@
 
 // Partials of many queries (prompts): matrix products over a tile, with query rows along the vectors.
 //
-// Queries are packed transposed once for all tiles, so K and V need only be turned to floats as they lie, and the softmax
-// runs down columns without sums across lanes. The heads of one KV head share what was unpacked.
+// Queries are packed transposed once for all tiles, so K and V need only be turned to floats as they lie, and the
+// softmax runs down columns without sums across lanes. The heads of one KV head share what was unpacked.
 
 #include "rkv-arena.h"
 #include "rkv-attn-args.h"

@@ -23,9 +23,9 @@ struct ggml_compute_params;
 bool rkv_cpu_flash_attn_ext(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 
 // Bytes of work buffer that the call above needs with at most `n_tasks` threads; 0 when the node is not tiled.
-// Up to 16 queries: partials of as many tiles as fit 8 MiB (at least one tile), plus scores and unpacked rows of each
-// thread. More queries: buffers for one block of queries and one tile, of each thread. Neither grows with n_kv, but for
-// the 16 bytes a (block of queries, tile) that say which cells are masked.
+// Up to 16 queries: partials of as many tiles as fit 8 MiB (at least one tile), n_head*n_q*(d_v + 2) floats a tile, plus
+// scores and unpacked rows of each thread. More queries: buffers for one block of queries and one tile, of each thread.
+// Neither grows with n_kv, but for 16 bytes a (block of queries, tile) that say which cells are masked.
 size_t rkv_cpu_flash_attn_work_size(const struct ggml_tensor * node, int n_tasks);
 
 #ifdef __cplusplus

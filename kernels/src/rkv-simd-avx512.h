@@ -12,8 +12,8 @@ static constexpr int LANES = 16;
 static constexpr int UNPACK_ROWS = 1 << 20; // never
 static constexpr int N_VREG = 32;
 
-// Some compilers warn of an undefined value inside of the plain intrinsics. Those that zero masked-off lanes, with no lane
-// masked off, are the same instructions without it.
+// Some compilers warn of an undefined value inside of the plain intrinsics. Those that zero masked-off lanes, with no
+// lane masked off, are the same instructions without it.
 static constexpr __mmask16 EVERY = 0xffff;
 
 static inline vf vf_zero() { return _mm512_setzero_ps(); }

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <random>
 
-static const char * mask_names[] = { "none", "causal", "padded", "random", "first_dead", "last_dead", "all_dead", "one_low",
-                                     "distance", "of_heads" };
+static const char * mask_names[] = { "none", "causal", "padded", "holes", "stairs", "random", "first_dead", "last_dead", "all_dead",
+                                     "one_low", "distance", "of_heads" };
 
 std::string attn_case::name() const {
     char text[256];
@@ -80,6 +80,8 @@ void attn_rig::make_mask(uint32_t seed) {
             case mask_kind::none: break;
             case mask_kind::causal:
             case mask_kind::padded:     live = cell <= std::max(first, 0); break;
+            case mask_kind::holes:      live = cell <= std::max(first, 0) && cell % 3 != 1; break;
+            case mask_kind::stairs:     live = cell >= (int64_t) iq*c.n_kv/c.n_q; break;
             case mask_kind::of_heads:
             case mask_kind::random:     live = rng() % 2; bias = (rng() % 64)/-16.0f; break;
             case mask_kind::first_dead: live = cell >= c.n_kv/2; break;
@@ -103,13 +105,14 @@ struct attn_rig::graph {
 };
 
 // Window and tail have strides of their own: [head, cell] in the window, [cell, head] with a gap in the tail.
-ggml_tensor * attn_rig::part(graph & g, bool is_v, int64_t n_cells, bool in_tail, int64_t room) const {
+ggml_tensor * attn_rig::part(graph & g, bool is_v, int64_t n_cells, bool in_tail) const {
     const ggml_type type = is_v ? c.type_v : c.type_k;
     const int       d    = is_v ? c.d_v : c.d_k;
     const size_t    row  = ggml_row_size(type, d);
-    const size_t    head = in_tail ? row*(room + 3) : row;
+    const int64_t   room = n_cells + 3;
+    const size_t    head = in_tail ? row*room : row;
     const size_t    cell = in_tail ? row : row*c.n_head_kv;
-    const int64_t   rows = (room + 3)*c.n_head_kv;
+    const int64_t   rows = room*c.n_head_kv;
     ggml_tensor * base = ggml_new_tensor_3d(g.ctx, type, d, rows, c.n_stream);
     return ggml_view_4d(g.ctx, base, d, n_cells, c.n_head_kv, c.n_stream, cell, head, row*rows, 0);
 }
@@ -123,10 +126,11 @@ void attn_rig::build(graph & g, const attn_run & how) const {
         : ggml_new_tensor_4d(g.ctx, GGML_TYPE_F16, n_kv, c.n_q, n_plane(), c.n_stream);
     for (int i = 0; i < (n_win < n_kv ? 2 : 1); ++i) {
         const int64_t n = i == 0 ? n_win : n_kv - n_win;
-        g.k[i] = part(g, false, n, i == 1, n);
+        const bool in_tail = i == 1 || how.as_tail;
+        g.k[i] = part(g, false, n, in_tail);
         g.v[i] = c.v_in_k ? ggml_view_4d(g.ctx, g.k[i], c.d_v, n, c.n_head_kv, c.n_stream, g.k[i]->nb[1], g.k[i]->nb[2],
                                          g.k[i]->nb[3], 0)
-                          : part(g, true, n, i == 1, n);
+                          : part(g, true, n, in_tail);
     }
     g.node = ggml_flash_attn_ext(g.ctx, ggml_permute(g.ctx, g.q, 0, 2, 1, 3), g.k[0], g.v[0], g.mask, scale(), c.max_bias,
                                  c.softcap);

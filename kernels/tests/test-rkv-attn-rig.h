@@ -15,6 +15,8 @@ enum class mask_kind {
     none,
     causal,      // the last n_q cells are those of the queries
     padded,      // causal, and the last third of the cells is not in use yet
+    holes,       // causal, and every third cell belongs to nobody
+    stairs,      // later queries see only later cells
     random,      // half of the cells, with finite biases on the others
     first_dead,  // no query sees the first half of the cells
     last_dead,   // nor the second half
@@ -49,6 +51,7 @@ struct attn_run {
     int64_t n_win     = -1;       // cells of the window; -1: all
     int     n_threads = 1;
     bool    stock     = false;
+    bool    as_tail   = false;    // the first part has the strides of a tail
     bool    poison    = true;     // cells that no query sees hold NaN
     void  * counters  = nullptr;  // rkv_layer_counters
     int     extra     = 0;        // masked cells that are appended
@@ -79,7 +82,7 @@ private:
     float scale() const { return c.scale != 0.0f ? c.scale : 1.0f/std::sqrt((float) c.d_k); }
 
     struct graph;
-    ggml_tensor * part(graph & g, bool is_v, int64_t n_cells, bool in_tail, int64_t room) const;
+    ggml_tensor * part(graph & g, bool is_v, int64_t n_cells, bool in_tail) const;
     void fill_part(ggml_tensor * t, bool is_v, int64_t cell0, const attn_run & how) const;
     void build(graph & g, const attn_run & how) const;
     void fill(graph & g, const attn_run & how) const;

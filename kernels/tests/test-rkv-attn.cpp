@@ -1,5 +1,5 @@
-// The tiled attention node of the CPU backend: its bits depend neither on the window nor on the threads, and it is at least
-// as close to an f64 reference as stock's attention.
+// The tiled attention node of the CPU backend: its bits depend neither on the window nor on the threads, and it is at
+// least as close to an f64 reference as stock's attention.
 
 #include "rkv-attn-node.h"
 #include "rkv-test-cpu.h"
@@ -60,6 +60,10 @@ static void run_case(const attn_case & c, const std::vector<int> & n_threads) {
         }
     }
 
+    attn_run host;
+    host.as_tail = true;
+    check(same_bits(whole, rig.run(backend, host)), c, "the bits do not depend on the strides");
+
     attn_run stock;
     stock.stock  = true;
     stock.poison = false;
@@ -112,8 +116,9 @@ static void types(bool full) {
 }
 
 static void masks_and_sinks() {
-    for (mask_kind mask : { mask_kind::none, mask_kind::causal, mask_kind::padded, mask_kind::random, mask_kind::first_dead,
-                            mask_kind::last_dead, mask_kind::all_dead, mask_kind::one_low, mask_kind::of_heads }) {
+    for (mask_kind mask : { mask_kind::none, mask_kind::causal, mask_kind::padded, mask_kind::holes, mask_kind::stairs,
+                            mask_kind::random, mask_kind::first_dead, mask_kind::last_dead, mask_kind::all_dead,
+                            mask_kind::one_low, mask_kind::of_heads }) {
         for (float sink : { NAN, -5.0f, 0.0f, 8.0f }) {
             for (int n_q : { 1, 7, 33 }) {
                 attn_case c;
