@@ -12,7 +12,6 @@ import types
 import pytest
 
 
-
 def refuse_download(url, *args, **kwargs):
     pytest.skip(f"needs a file that is not here: {url}")
 
@@ -60,6 +59,10 @@ def local(preset):
     return staticmethod(make)
 
 
+# A machine with other work is slow, not wrong.
+PATIENCE_SECONDS = 600
+utils.ServerProcess.start.__defaults__ = (PATIENCE_SECONDS,)
+
 for name, method in list(vars(utils.ServerPreset).items()):
     if isinstance(method, staticmethod) and name != "load_all":
         setattr(utils.ServerPreset, name, local(method.__func__))
@@ -69,6 +72,8 @@ def pytest_collection_modifyitems(items):
     reasons = read_not_run()
     unused = set(reasons)
     for item in items:
+        if hasattr(item.module, "TIMEOUT_HTTP_REQUEST"):
+            item.module.TIMEOUT_HTTP_REQUEST = PATIENCE_SECONDS
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="needs a large model that is not here"))
         base = item.nodeid.split("[")[0]

@@ -75,6 +75,8 @@ pub fn run(bench: &Bench) -> Result<Counts> {
         .env("LLAMA_ARG_THREADS", "1")
         // Nothing may be fetched: the discard port answers no one.
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
+        // The tests' folder is ignored by the repository around it, and the search tool leaves out what git ignores.
+        .env("GIT_CEILING_DIRECTORIES", &bench.scratch)
         .env("RKV_PORT", free_port()?.to_string())
         .limit(LIMIT)
         .next(format!(
