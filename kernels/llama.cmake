@@ -7,14 +7,18 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-kv-rows.cpp
     ${RKV_DIR}/src/rkv-kv-split.cpp
     ${RKV_DIR}/src/rkv-report.cpp
+    ${RKV_DIR}/src/rkv-ring.cpp
     ${RKV_DIR}/src/rkv-residency.cpp
     ${RKV_DIR}/src/rkv-shim-context.cpp
     ${RKV_DIR}/src/rkv-shim-guard.cpp
     ${RKV_DIR}/src/rkv-shim-memory.cpp
     ${RKV_DIR}/src/rkv-shim-model.cpp
+    ${RKV_DIR}/src/rkv-shim-ring.cpp
     ${RKV_DIR}/src/rkv-shim-sampler.cpp
+    ${RKV_DIR}/src/rkv-shim-sim.cpp
     ${RKV_DIR}/src/rkv-shim-state.cpp
     ${RKV_DIR}/src/rkv-shim-text.cpp
+    ${RKV_DIR}/src/rkv-staging.cpp
 )
 
 target_sources(llama PRIVATE ${RKV_LLAMA_SOURCES})
@@ -22,3 +26,5 @@ target_include_directories(llama PUBLIC ${RKV_DIR}/include PRIVATE ${RKV_DIR}/sr
 
 # One object per file of ours, so that editing one recompiles one.
 set_source_files_properties(${RKV_LLAMA_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+
+include(${RKV_DIR}/sim.cmake)

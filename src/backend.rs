@@ -87,6 +87,36 @@ impl Backend {
         device::all()
     }
 
+    /// Adds a simulated accelerator: a device with its own memory behind a link, whose arithmetic the CPU does. To test and to
+    /// plan with; its speed is nobody's.
+    ///
+    /// `spec` is a list such as `mem=512MiB,link=6.4GB/s,latency=10us,seed=7`: the device's memory, the bandwidth and the latency
+    /// of its link, and the seed of random delays (`delay=200us` is the longest). `fail=3` makes the third allocation fail,
+    /// `devices=2` makes two of them. What is left out has a default; the empty text is fine.
+    ///
+    /// There is one specification a process. Models that are loaded afterwards use the device as they would use a card.
+    ///
+    /// # Errors
+    /// When the specification cannot be read, when another one is in force, or when the module is missing.
+    pub fn simulate(self, spec: &str) -> Result<Vec<Device>, BackendError> {
+        let wrong = |reason: &str| BackendError::Simulated {
+            reason: reason.to_owned(),
+        };
+        let dir = self.lib_dir();
+        let c_dir = dir.to_str().and_then(|dir| CString::new(dir).ok());
+        let c_dir = c_dir.ok_or_else(|| BackendError::BadPath { path: dir.clone() })?;
+        let c_spec = CString::new(spec).map_err(|_| wrong("the specification holds a NUL byte"))?;
+
+        let _registering = LIB_DIR.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: both texts are NUL-terminated and outlive the call; the registry is changed under the lock.
+        check(unsafe { ffi::rkv_sim_add(c_dir.as_ptr(), c_spec.as_ptr()) })
+            .map_err(|failure| wrong(&failure.to_string()))?;
+        Ok(device::all()
+            .into_iter()
+            .filter(|device| device.backend() == "SIM")
+            .collect())
+    }
+
     /// What each loaded backend says about itself, such as the instruction sets that it uses.
     #[must_use]
     pub fn features(self) -> Vec<Feature> {

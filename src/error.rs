@@ -97,6 +97,13 @@ pub enum BackendError {
         /// The folder.
         path: PathBuf,
     },
+    /// The simulated device could not be added: its specification cannot be read, another one is in force, or its module is
+    /// missing.
+    #[error("{reason}")]
+    Simulated {
+        /// What is wrong, and what is possible.
+        reason: String,
+    },
     /// llama.cpp failed.
     #[error("the backends could not be loaded: {0}")]
     Failed(#[from] Failure),

@@ -14,6 +14,12 @@ pub enum Fault {
     StaleTile,
     /// The row of the tail's first cell is written to the window's last one.
     WrongPart,
+    /// Of a staging ring that is made meanwhile: tiles that a step writes are copied to the device ahead of the write.
+    RingStale,
+    /// Of a staging ring that is made meanwhile: a slot is filled again without waiting for its reader.
+    RingReuse,
+    /// Of a staging ring that is made meanwhile: a change of the tail between two steps is not noticed.
+    RingGeneration,
 }
 
 impl Fault {
@@ -25,6 +31,9 @@ impl Fault {
             Self::SwapMerge => ffi::RKV_FAULT_SWAP_MERGE,
             Self::StaleTile => ffi::RKV_FAULT_STALE_TILE,
             Self::WrongPart => ffi::RKV_FAULT_WRONG_PART,
+            Self::RingStale => ffi::RKV_FAULT_RING_STALE,
+            Self::RingReuse => ffi::RKV_FAULT_RING_REUSE,
+            Self::RingGeneration => ffi::RKV_FAULT_RING_GENERATION,
         };
         // SAFETY: stores one atomic number.
         unsafe { ffi::rkv_fault_set(raw) };

@@ -72,6 +72,35 @@ impl std::ops::AddAssign for Counters {
     }
 }
 
+/// What a context's devices did to bring the tail's tiles to their memory. All zero until the first tile was needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Staging {
+    /// Steps (graph evaluations) in which tiles were brought.
+    pub steps: u64,
+    /// Slots of the ring.
+    pub depth: u64,
+    /// One slot, in bytes.
+    pub slot_bytes: u64,
+    /// All slots, in bytes of device memory.
+    pub device_bytes: u64,
+    /// Tiles copied ahead of their layer.
+    pub tiles_early: u64,
+    /// Tiles copied once their layer's attention had begun: those that the step itself wrote, or all with
+    /// [`Schedule::Op`](crate::Schedule::Op).
+    pub tiles_late: u64,
+    /// Of the early ones, those whose copy was ordered by the step before.
+    pub tiles_kept: u64,
+    /// Tiles copied ahead for nothing.
+    pub tiles_discarded: u64,
+    /// Bytes of all copies.
+    pub bytes: u64,
+    /// Times that attention waited for a tile.
+    pub stalls: u64,
+    /// How long it waited, in nanoseconds.
+    pub stall_ns: u64,
+}
+
 /// Where a context's KV cache lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -175,6 +204,29 @@ impl fmt::Display for Residency {
 }
 
 impl Context<'_> {
+    /// What the devices did to bring the tail's tiles to their memory, after waiting for the context's work. `None` when no
+    /// device of the context has memory of its own to bring them to.
+    #[must_use]
+    pub fn staging(&mut self) -> Option<Staging> {
+        // SAFETY: plain numbers, for which all zeroes is a value.
+        let mut raw: ffi::rkv_staging_totals = unsafe { std::mem::zeroed() };
+        // SAFETY: the context lives and `raw` is valid for the call to fill.
+        let any = unsafe { ffi::rkv_staging_totals_get(self.raw.as_mut_ptr(), &raw mut raw) };
+        any.then_some(Staging {
+            steps: raw.steps,
+            depth: raw.depth,
+            slot_bytes: raw.slot_bytes,
+            device_bytes: raw.device_bytes,
+            tiles_early: raw.tiles_early,
+            tiles_late: raw.tiles_late,
+            tiles_kept: raw.tiles_kept,
+            tiles_discarded: raw.tiles_discarded,
+            bytes: raw.bytes,
+            stalls: raw.stalls,
+            stall_ns: raw.stall_ns,
+        })
+    }
+
     /// Where the cache lies, layer by layer, and what attention did since the context was made.
     #[must_use]
     pub fn residency(&self) -> Residency {

@@ -18,6 +18,18 @@ pub enum Order {
     Tiled,
 }
 
+/// When the tail's tiles are copied to a device that computes with its own memory. It moves time, never a bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Schedule {
+    /// Ahead of the layers that read them, across layers and steps.
+    #[default]
+    Ring,
+    /// Layer by layer, once the layer's attention has begun: what a double buffer inside the attention kernel does. To measure
+    /// against.
+    Op,
+}
+
 /// How many cells of a layer lie in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Window {
@@ -41,6 +53,8 @@ pub struct RollingKv {
     order: Order,
     tile_cells: Option<u32>,
     layers: Vec<(u32, Window)>,
+    schedule: Schedule,
+    ring_depth: u32,
 }
 
 impl RollingKv {
@@ -73,6 +87,8 @@ impl RollingKv {
             order: Order::Auto,
             tile_cells: None,
             layers: Vec::new(),
+            schedule: Schedule::Ring,
+            ring_depth: 0,
         }
     }
 
@@ -85,6 +101,19 @@ impl RollingKv {
     /// Cells of a tile, a multiple of 32; 128 unless set. The bits of [`Order::Tiled`] belong to one tile size.
     pub fn tile_cells(mut self, cells: u32) -> Self {
         self.tile_cells = Some(cells);
+        self
+    }
+
+    /// When tiles are copied to the device.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// Tiles that may be on their way to the device, or wait there, at a time; each takes a slot of device memory. Chosen from
+    /// the free device memory unless set.
+    pub fn ring_depth(mut self, slots: u32) -> Self {
+        self.ring_depth = slots;
         self
     }
 
@@ -138,6 +167,8 @@ impl RollingKv {
             order: self.order,
             tile,
             layer_window,
+            schedule: self.schedule,
+            ring_depth: self.ring_depth,
         })
     }
 }
@@ -158,6 +189,8 @@ pub(crate) struct Checked {
     order: Order,
     tile: u32,
     layer_window: Vec<i64>,
+    schedule: Schedule,
+    ring_depth: u32,
 }
 
 impl Checked {
@@ -177,6 +210,13 @@ impl Checked {
             },
             layer_window: self.layer_window.as_ptr(),
             n_layer_window: self.layer_window.len(),
+            staging: ffi::rkv_staging_params {
+                schedule: match self.schedule {
+                    Schedule::Ring => ffi::RKV_SCHEDULE_RING,
+                    Schedule::Op => ffi::RKV_SCHEDULE_OP,
+                },
+                depth: self.ring_depth,
+            },
         }
     }
 }

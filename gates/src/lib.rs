@@ -1,12 +1,15 @@
 //! The gates of rolling-kv: each compares what a spilled KV cache computes with what a resident one does, judges the
 //! numbers, and can be made to fail on purpose.
 
+mod cliff;
+mod cliff_plot;
 mod error;
 mod logit_equiv;
 mod metrics;
 mod noise_text;
 mod verdict;
 
+pub use cliff::{Cliff, CliffPoint, CliffReport};
 pub use error::GateError;
 pub use logit_equiv::{Inject, LogitEquiv, LogitEquivReport};
 pub use metrics::Comparison;

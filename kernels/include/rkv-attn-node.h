@@ -12,6 +12,8 @@
 
 #include "ggml.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -22,6 +24,8 @@ enum rkv_op_param {
     RKV_OP_PARAM_TILE     = 8,  // cells of a tile; 0: not tiled, the stock path
     RKV_OP_PARAM_LAYER    = 9,  // layer of the model, for the counters; -1 when unknown
     RKV_OP_PARAM_COUNTERS = 10, // 10 and 11: a struct rkv_layer_counters * of the owning cache, or NULL
+    RKV_OP_PARAM_FEED     = 12, // 12 and 13: a struct rkv_tile_feed *, set by a device on its own copy of the node; or NULL
+    RKV_OP_PARAM_STEP     = 14, // 14 and 15: a const struct rkv_step * of the owning cache, or NULL
 };
 
 enum rkv_attn_src {
@@ -38,6 +42,28 @@ struct rkv_layer_counters {
     uint64_t tail_bytes_read; // bytes of K and V of the tail's cells, once a node
 };
 
+// One tile where the device can read it. Row (cell, head) of K starts at k + cell*k_nb_cell + head*(the node's stride of heads).
+struct rkv_fed_tile {
+    const void * k;
+    const void * v;
+    size_t       k_nb_cell; // bytes
+    size_t       v_nb_cell; // bytes
+};
+
+// Tiles that do not lie where the device reads them but are brought there while the node runs. A tile is asked for by every
+// thread of the node, in ascending order of (stream, tile), and given back by every thread, also when it was not needed.
+struct rkv_tile_feed {
+    void * user;
+    // The node begins: every row that its step writes was written. Called by one thread, before any tile is asked for.
+    void (*begin)(void * user);
+    // Whether the feed brings this tile. Waits for nothing.
+    bool (*brings)(void * user, int stream, int tile);
+    // Waits until the tile is there.
+    void (*acquire)(void * user, int stream, int tile, struct rkv_fed_tile * fed);
+    // One of `nth` threads has read the tile, or does not need it.
+    void (*release)(void * user, int stream, int tile, int nth);
+};
+
 // Faults that a gate injects to show that it can fail. RKV_FAULT_NONE outside of gates.
 enum rkv_fault {
     RKV_FAULT_NONE = 0,
@@ -45,6 +71,10 @@ enum rkv_fault {
     RKV_FAULT_SWAP_MERGE = 2, // the second and the third tile are merged in the wrong order
     RKV_FAULT_STALE_TILE = 3, // the tail's first tile is read as it was before it was written: as zeroes
     RKV_FAULT_WRONG_PART = 4, // the row of the tail's first cell is written to the window's last one
+    // Of a staging ring that is made while the fault holds.
+    RKV_FAULT_RING_STALE      = 5, // tiles that a step writes are copied ahead of the write
+    RKV_FAULT_RING_REUSE      = 6, // a slot is filled again without waiting for its reader
+    RKV_FAULT_RING_GENERATION = 7, // a change of the tail between two steps is not noticed
 };
 
 GGML_API void rkv_fault_set(enum rkv_fault fault);

@@ -10,4 +10,5 @@
 #include "llama.h"
 
 #include "rkv.h"
+#include "rkv-ring-api.h"
 #include "rkv-shim.h"

@@ -2,6 +2,8 @@
 
 // rolling-kv: what a caller asks of a context's KV cache. Part of llama_context_params.
 
+#include "rkv-step.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +39,7 @@ struct rkv_params {
     uint64_t vram_target;     // bytes of device memory that the window may take, with RKV_WINDOW_AUTO; 0: no target
     const int64_t * layer_window; // [n_layer_window] window of layer il, or NULL; read while the context is made
     size_t   n_layer_window;
+    struct rkv_staging_params staging; // of devices that stage the tail's tiles
 };
 
 #ifdef __cplusplus

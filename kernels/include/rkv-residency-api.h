@@ -4,6 +4,7 @@
 
 #include "llama.h"
 #include "rkv-attn-node.h"
+#include "rkv-step.h"
 
 #include <stdint.h>
 
@@ -35,6 +36,9 @@ LLAMA_API void rkv_residency_info_get(const struct llama_context * ctx, struct r
 
 // Entry `i` of [0, n_layers). False when there is none.
 LLAMA_API bool rkv_residency_layer_get(const struct llama_context * ctx, uint32_t i, struct rkv_layer_residency * layer);
+
+// What the context's devices staged, over all of them, after waiting for the context's work. False when none of them stages.
+LLAMA_API bool rkv_staging_totals_get(struct llama_context * ctx, struct rkv_staging_totals * totals);
 
 // Bytes of one cell's K (value = false) or V row in entry `i`; 0 when there is none.
 LLAMA_API uint64_t rkv_cell_bytes(const struct llama_context * ctx, uint32_t i, bool value);

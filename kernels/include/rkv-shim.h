@@ -38,6 +38,10 @@ LLAMA_API uint64_t rkv_layout_digest(void);
 // Loads the best backend module of each kind from this folder (UTF-8).
 LLAMA_API enum rkv_status rkv_backends_load(const char * dir);
 
+// Adds the simulated device that `spec` describes ("mem=512MiB,link=6.4GB/s"; "" for what it is by default), from the module in
+// this folder (UTF-8). There is one specification a process: the same one again answers RKV_OK.
+LLAMA_API enum rkv_status rkv_sim_add(const char * dir, const char * spec);
+
 //
 // models
 //

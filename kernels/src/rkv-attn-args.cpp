@@ -75,6 +75,7 @@ attn_args attn_args_read(const ggml_tensor * node) {
     a.scale    = a.softcap == 0.0f ? op_params[0] : op_params[0] / a.softcap;
     a.max_bias = op_params[1];
 
+    memcpy(&a.feed, node->op_params + RKV_OP_PARAM_FEED, sizeof(a.feed));
     a.fault     = RKV_FAULT_NONE;
     a.drop_tile = -1;
     check(a);
@@ -92,6 +93,13 @@ float attn_args::slope(int head) const {
     return powf(powf(2.0f, -bias / n_pow2), (float) step);
 }
 
+static void show_stale(const attn_args & a, int t, tile_rows & r) {
+    if (a.fault == RKV_FAULT_STALE_TILE && a.part_k[1] && t == a.n_tile_win) {
+        r.k = r.v = zero_row;
+        r.k_nb_cell = r.k_nb_head = r.v_nb_cell = r.v_nb_head = 0;
+    }
+}
+
 tile_rows attn_args::rows(int stream, int t) const {
     const bool in_tail = t >= n_tile_win;
     const ggml_tensor * k = part_k[in_tail];
@@ -106,10 +114,23 @@ tile_rows attn_args::rows(int stream, int t) const {
     r.v_nb_head = v->nb[2];
     r.k = (const char *) k->data + cell*k->nb[1] + stream*k->nb[3];
     r.v = (const char *) v->data + cell*v->nb[1] + stream*v->nb[3];
-    if (fault == RKV_FAULT_STALE_TILE && in_tail && t == n_tile_win) {
-        r.k = r.v = zero_row;
-        r.k_nb_cell = r.k_nb_head = r.v_nb_cell = r.v_nb_head = 0;
-    }
+    show_stale(*this, t, r);
+    return r;
+}
+
+tile_rows attn_args::rows_fed(int stream, int t) const {
+    rkv_fed_tile fed;
+    feed->acquire(feed->user, stream, t, &fed);
+
+    tile_rows r = {};
+    r.n_cells   = tile_cells(t);
+    r.k         = (const char *) fed.k;
+    r.v         = (const char *) fed.v;
+    r.k_nb_cell = fed.k_nb_cell;
+    r.v_nb_cell = fed.v_nb_cell;
+    r.k_nb_head = part_k[t >= n_tile_win]->nb[2];
+    r.v_nb_head = part_v[t >= n_tile_win]->nb[2];
+    show_stale(*this, t, r);
     return r;
 }
 

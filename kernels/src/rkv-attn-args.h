@@ -39,6 +39,8 @@ struct attn_args {
     float   softcap;               // 0: none
     float   max_bias;              // ALiBi; 0: none
 
+    const rkv_tile_feed * feed;    // brings tiles while the node runs, or NULL
+
     rkv_fault fault;               // as it was when the node began
     int       drop_tile;           // tile that a fault leaves out, or -1
 
@@ -48,12 +50,17 @@ struct attn_args {
     // Weight of the mask for a query head.
     float slope(int head) const;
 
-    // The tile that is merged at place `i`: i itself, unless a fault swaps the first two.
-    int tile_at(int i) const { return fault == RKV_FAULT_SWAP_MERGE && n_tile > 2 && (i == 1 || i == 2) ? 3 - i : i; }
+    // The tile that is merged at place `i`: i itself, unless a fault swaps two. A feed brings tiles in their order only.
+    int tile_at(int i) const { return !feed && fault == RKV_FAULT_SWAP_MERGE && n_tile > 2 && (i == 1 || i == 2) ? 3 - i : i; }
 
     int     tile_cells(int t) const { const int64_t n = n_kv - (int64_t) t*tile; return n < tile ? (int) n : tile; }
     int64_t tile_begin(int t) const { return (int64_t) t*tile; }
     tile_rows rows(int stream, int t) const;
+
+    // With a feed: the rows after waiting for them, and giving them back. Every thread calls both for every tile, in order.
+    bool      fed(int stream, int t) const { return feed && feed->brings(feed->user, stream, t); }
+    tile_rows rows_fed(int stream, int t) const;
+    void      release_fed(int stream, int t, int nth) const { feed->release(feed->user, stream, t, nth); }
 
     const float * query(int stream, int head, int iq) const {
         return (const float *) ((const char *) q->data + iq*q->nb[1] + head*q->nb[2] + stream*q->nb[3]);

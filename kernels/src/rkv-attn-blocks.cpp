@@ -32,6 +32,7 @@ struct blocks_buffers {
     tile_mask  * table;
     float      * o;       // [rows, d_v] of this thread: the running output of its block
     merge_state * state;  // [rows] of this thread
+    merge_state * fed;    // [n_stream, n_head, n_q] of all threads, when there is a feed
     wide_scratch scratch; // of this thread
     size_t       bytes;
 };
@@ -76,6 +77,7 @@ static blocks_buffers carve(const attn_args & a, int ith, int nth, void * wdata)
     arena mem(wdata);
     blocks_buffers buf;
     buf.table = mem.take<tile_mask>(mask_table::size_bytes(a, q_least) / sizeof(tile_mask));
+    buf.fed   = mem.take<merge_state>(a.feed ? (size_t) a.n_stream * a.n_head * a.n_q : 0);
     for (int i = 0; i < nth; ++i) {
         float       * o     = mem.take<float>((size_t) n_rows * a.d_v);
         merge_state * state = mem.take<merge_state>(n_rows);
@@ -123,7 +125,7 @@ static void compute_block(const attn_args & a, const wide_block & b, int q_block
         if (mask.begin >= mask.end) {
             continue;
         }
-        wide_partial(a, b, tile, mask, s);
+        wide_partial(a, b, tile, a.rows(b.stream, tile), mask, s);
         for (int r = 0; r < b.n_rows(); ++r) {
             merge_partial(buf.state[r], s.max[r], s.sum[r], s.o + (size_t) r*s.ld_o, a.d_v);
         }
@@ -133,6 +135,88 @@ static void compute_block(const attn_args & a, const wide_block & b, int q_block
         merge_finish(buf.state[r], a.sinks ? a.sinks + head : nullptr, a.d_v);
         memcpy(a.output(b.stream, head, b.q0 + r % b.n_q), buf.state[r].o, a.d_v*sizeof(float));
     }
+}
+
+namespace {
+
+// A node with a feed: tiles are walked once, each over all blocks of the thread, so the running outputs of all blocks are
+// kept, in the node's own output.
+struct fed_blocks {
+    const attn_args  & a;
+    const block_shape  shape;
+    const mask_table & table;
+    blocks_buffers   & buf;
+    const int          ith, nth;
+
+    merge_state & state(const wide_block & b, int r) const {
+        const size_t row = ((size_t) b.stream*a.n_head + b.head0 + r / b.n_q)*a.n_q + b.q0 + r % b.n_q;
+        return buf.fed[row];
+    }
+    float * output(const wide_block & b, int r) const { return a.output(b.stream, b.head0 + r / b.n_q, b.q0 + r % b.n_q); }
+
+    template <typename F> void for_own_blocks(int stream, F && f) const {
+        for (int64_t u = ith; u < n_blocks(a, shape); u += nth) {
+            const wide_block b = block_at(a, shape, u);
+            if (b.stream == stream) {
+                f(b);
+            }
+        }
+    }
+    void merge_tile(const wide_block & b, int tile, const tile_rows & rows) const;
+    void begin(const wide_block & b, int n_tile) const;
+    void walk(int stream) const;
+};
+
+} // namespace
+
+void fed_blocks::merge_tile(const wide_block & b, int tile, const tile_rows & rows) const {
+    const tile_mask mask = table.at(b.stream, b.q0 / shape.q_block, tile);
+    if (mask.begin >= mask.end) {
+        return;
+    }
+    const wide_scratch & s = buf.scratch;
+    wide_partial(a, b, tile, rows, mask, buf.scratch);
+    for (int r = 0; r < b.n_rows(); ++r) {
+        merge_partial(state(b, r), s.max[r], s.sum[r], s.o + (size_t) r*s.ld_o, a.d_v);
+    }
+}
+
+// The tiles before the first that is brought.
+void fed_blocks::begin(const wide_block & b, int n_tile) const {
+    wide_begin(a, b, buf.scratch);
+    for (int r = 0; r < b.n_rows(); ++r) {
+        state(b, r) = merge_begin(output(b, r), a.d_v);
+    }
+    for (int t = 0; t < n_tile; ++t) {
+        merge_tile(b, t, a.rows(b.stream, t));
+    }
+}
+
+void fed_blocks::walk(int stream) const {
+    int first = 0;
+    while (first < a.n_tile && !a.fed(stream, first)) {
+        ++first;
+    }
+    for_own_blocks(stream, [&](const wide_block & b) { begin(b, first); });
+
+    for (int t = first; t < a.n_tile; ++t) {
+        const bool fed = a.fed(stream, t);
+        if (table.is_live(stream, t)) {
+            const tile_rows rows = fed ? a.rows_fed(stream, t) : a.rows(stream, t);
+            for_own_blocks(stream, [&](const wide_block & b) {
+                wide_begin(a, b, buf.scratch);
+                merge_tile(b, t, rows);
+            });
+        }
+        if (fed) {
+            a.release_fed(stream, t, nth);
+        }
+    }
+    for_own_blocks(stream, [&](const wide_block & b) {
+        for (int r = 0; r < b.n_rows(); ++r) {
+            merge_finish(state(b, r), a.sinks ? a.sinks + b.head0 + r / b.n_q : nullptr, a.d_v);
+        }
+    });
 }
 
 size_t blocks_work_size(const attn_args & a, int n_tasks) {
@@ -151,6 +235,14 @@ void blocks_compute(attn_args & a, const ggml_compute_params * params) {
     }
     ggml_barrier(params->threadpool);
     attn_begin(a, table, params);
+
+    if (a.feed) {
+        const fed_blocks fed = { a, shape, table, buf, params->ith, params->nth };
+        for (int stream = 0; stream < a.n_stream; ++stream) {
+            fed.walk(stream);
+        }
+        return;
+    }
 
     const int64_t n = n_blocks(a, shape);
     for (int64_t u = params->ith; u < n; u = ggml_threadpool_chunk_add(params->threadpool, 1)) {

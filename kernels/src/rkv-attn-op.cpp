@@ -66,6 +66,9 @@ bool rkv_cpu_flash_attn_ext(const ggml_compute_params * params, ggml_tensor * ds
     }
     rkv::attn_args a = rkv::attn_args_read(dst);
     a.fault = rkv_fault_get();
+    if (a.feed && params->ith == 0) {
+        a.feed->begin(a.feed->user);
+    }
     if (a.n_q <= rkv::TILES_QUERIES_MAX) {
         rkv::tiles_compute(a, params);
     } else {

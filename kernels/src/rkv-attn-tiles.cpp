@@ -46,9 +46,13 @@ struct tiles_driver {
     tiles_driver(attn_args & a, int ith, int nth, void * wdata);
 
     void compute_units(const mask_table & table, int64_t place0, int64_t place1);
+    void compute_fed(const mask_table & table, int64_t place0, int64_t place1);
     void merge_rows(const mask_table & table, int64_t place0, int64_t place1);
 
     narrow_tile unit(const mask_table & table, int64_t place0, int64_t u) const;
+    narrow_tile unit_of(const mask_table & table, int64_t place, int part) const;
+    float     * head_sums_of(int64_t place, int row) const { return buf.head_sums + (place*n_rows + row)*2; }
+    float     * o_of(int64_t place, int row) const { return buf.o + (place*n_rows + row)*ld_o; }
     int         part_begin(int part) const;
 };
 
@@ -105,7 +109,8 @@ tiles_driver::tiles_driver(attn_args & a, int ith, int nth, void * wdata) : a(a)
     n_part   = parts_for(a, (n_rows + rows_fit - 1) / rows_fit);
     rows_max = rows_of_part(a, n_part);
     if (nth > 1) {
-        n_part = std::max(n_part, parts_for(a, ((int64_t) nth*UNITS_PER_THREAD + round_places - 1) / round_places));
+        const int64_t wanted = a.feed ? nth : ((int64_t) nth*UNITS_PER_THREAD + round_places - 1) / round_places;
+        n_part = std::max(n_part, parts_for(a, wanted));
     }
     buf = carve(*this, wdata);
 }
@@ -121,15 +126,18 @@ int tiles_driver::part_begin(int part) const {
 }
 
 narrow_tile tiles_driver::unit(const mask_table & table, int64_t place0, int64_t u) const {
-    const int64_t place = place0 + u / n_part;
-    const int     part  = (int) (u % n_part);
+    narrow_tile t = unit_of(table, place0 + u / n_part, (int) (u % n_part));
+    t.rows = a.rows(t.stream, t.tile);
+    return t;
+}
 
-    narrow_tile t;
+// A unit whose rows are not known yet.
+narrow_tile tiles_driver::unit_of(const mask_table & table, int64_t place, int part) const {
+    narrow_tile t = {};
     t.stream = (int) (place / a.n_tile);
     t.tile   = a.tile_at((int) (place % a.n_tile));
     t.row0   = part_begin(part);
     t.row1   = part_begin(part + 1);
-    t.rows   = a.rows(t.stream, t.tile);
     t.mask   = table.at(t.stream, 0, t.tile);
     return t;
 }
@@ -167,8 +175,31 @@ void tiles_driver::compute_units(const mask_table & table, int64_t place0, int64
     for (int64_t u = begin; u < end; ++u) {
         const narrow_tile t = unit(table, place0, u);
         if (t.mask.begin < t.mask.end) {
-            const size_t row = (size_t) (u / n_part) * n_rows + t.row0;
-            narrow_partial(a, t, buf.scratch, ahead, buf.head_sums + row*2, buf.o + row*ld_o, ld_o);
+            narrow_partial(a, t, buf.scratch, ahead, head_sums_of(u / n_part, t.row0), o_of(u / n_part, t.row0), ld_o);
+        }
+    }
+}
+
+static bool no_tile(void *, ahead_tile &) {
+    return false;
+}
+
+// With a feed the threads walk the tiles together, each over its share of the query rows: a tile is given back soon.
+void tiles_driver::compute_fed(const mask_table & table, int64_t place0, int64_t place1) {
+    for (int64_t place = place0; place < place1; ++place) {
+        narrow_tile t = unit_of(table, place, 0);
+        const bool fed = a.fed(t.stream, t.tile);
+        if (t.mask.begin < t.mask.end) {
+            const tile_rows rows = fed ? a.rows_fed(t.stream, t.tile) : a.rows(t.stream, t.tile);
+            for (int part = ith; part < n_part; part += nth) {
+                t = unit_of(table, place, part);
+                t.rows = rows;
+                read_ahead none(a, no_tile, nullptr);
+                narrow_partial(a, t, buf.scratch, none, head_sums_of(place - place0, t.row0), o_of(place - place0, t.row0), ld_o);
+            }
+        }
+        if (fed) {
+            a.release_fed(t.stream, t.tile, nth);
         }
     }
 }
@@ -224,7 +255,11 @@ void tiles_compute(attn_args & a, const ggml_compute_params * params) {
         if (place > 0) {
             ggml_barrier(params->threadpool);
         }
-        driver.compute_units(table, place, end);
+        if (a.feed) {
+            driver.compute_fed(table, place, end);
+        } else {
+            driver.compute_units(table, place, end);
+        }
         ggml_barrier(params->threadpool);
         driver.merge_rows(table, place, end);
     }

@@ -152,9 +152,9 @@ static void weigh_values(const attn_args & a, const tile_rows & rows, int kv_hea
     }
 }
 
-void wide_partial(const attn_args & a, const wide_block & b, int tile, const tile_mask & m, wide_scratch & s) {
-    const tile_rows rows    = a.rows(b.stream, tile);
-    const int       kv_head = b.head0 / a.n_gqa;
+void wide_partial(const attn_args & a, const wide_block & b, int tile, const tile_rows & rows, const tile_mask & m,
+                  wide_scratch & s) {
+    const int kv_head = b.head0 / a.n_gqa;
     if (!m.plain) {
         transpose_mask(a, b, tile, m, s);
     }

@@ -40,7 +40,8 @@ struct wide_scratch {
 // Packs the queries of a block; once, before its tiles.
 void wide_begin(const attn_args & a, const wide_block & b, wide_scratch & s);
 
-// Partials of one tile to s.max, s.sum and s.o. The block sees a cell of the tile.
-void wide_partial(const attn_args & a, const wide_block & b, int tile, const tile_mask & mask, wide_scratch & s);
+// Partials of one tile, whose rows are given, to s.max, s.sum and s.o. The block sees a cell of the tile.
+void wide_partial(const attn_args & a, const wide_block & b, int tile, const tile_rows & rows, const tile_mask & mask,
+                  wide_scratch & s);
 
 } // namespace rkv

@@ -62,6 +62,9 @@ void rkv_attn_node_init(ggml_context * ctx, ggml_tensor * node, const rkv_attn_c
 
     const rkv_layer_counters * counters = rkv_counters_of(node->src[1]);
     memcpy(&node->op_params[RKV_OP_PARAM_COUNTERS], &counters, sizeof(counters));
+
+    const rkv_step * step = rkv_step_of(node->src[1]);
+    memcpy(&node->op_params[RKV_OP_PARAM_STEP], &step, sizeof(step));
 }
 
 void rkv_attn_check(const ggml_tensor * k, bool use_flash_attn, int il) {

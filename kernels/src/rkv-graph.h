@@ -3,6 +3,7 @@
 // Turns an attention node of the graph into a tiled one, and hangs the tail on it.
 
 #include "rkv-residency.h"
+#include "rkv-staging.h"
 
 #include "ggml.h"
 

@@ -1,6 +1,7 @@
 #include "rkv-kv-split.h"
 
 #include "rkv-set-rows.h"
+#include "rkv-staging.h"
 
 #include "llama-hparams.h"
 #include "llama-impl.h"
@@ -96,8 +97,7 @@ rkv_layer_plan rkv_split::plan(uint32_t il, uint32_t kv_size, ggml_backend_buffe
         return res;
     }
 
-    ggml_backend_buffer_type_t host = ggml_backend_dev_host_buffer_type(dev);
-    res.buft_tail = host ? host : ggml_backend_cpu_buffer_type();
+    res.buft_tail = rkv_tail_buffer_type(dev);
     if (!ggml_backend_dev_supports_buft(dev, res.buft_tail)) {
         throw std::runtime_error(format("rolling-kv: device %s cannot read host memory of type %s; use another device, or drop the window",
                     ggml_backend_dev_name(dev), ggml_backend_buft_name(res.buft_tail)));
@@ -121,6 +121,13 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
     res.counters = std::make_shared<rkv_layer_counters>();
     const rkv_layer_counters * counters = res.counters.get();
     memcpy(&k->op_params[RKV_OP_PARAM_COUNTERS], &counters, sizeof(counters)); // a leaf has no use for op_params of its own
+
+    step->streams.resize(k->ne[2]);
+    step->step = { uint32_t(step->streams.size()), step->streams.data() };
+    res.step = step;
+    const rkv_step * of_cache = &step->step;
+    memcpy(&k->op_params[RKV_OP_PARAM_STEP], &of_cache, sizeof(of_cache));
+
     res.all_in_tail = plan.tail == 0 && plan.buft_tail != nullptr;
     if (plan.tail == 0) {
         return res;
@@ -149,14 +156,24 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
     return res;
 }
 
-rkv_layer_counters * rkv_counters_of(const ggml_tensor * view) {
+// A pointer that make_tail left on the base tensor of a view.
+template <typename T>
+static T * left_on_base(const ggml_tensor * view, int param) {
     const ggml_tensor * base = view->view_src;
     if (!base || base->op != GGML_OP_NONE) {
         return nullptr;
     }
-    rkv_layer_counters * res;
-    memcpy(&res, &base->op_params[RKV_OP_PARAM_COUNTERS], sizeof(res));
+    T * res;
+    memcpy(&res, &base->op_params[param], sizeof(res));
     return res;
+}
+
+rkv_layer_counters * rkv_counters_of(const ggml_tensor * view) {
+    return left_on_base<rkv_layer_counters>(view, RKV_OP_PARAM_COUNTERS);
+}
+
+const rkv_step * rkv_step_of(const ggml_tensor * view) {
+    return left_on_base<const rkv_step>(view, RKV_OP_PARAM_STEP);
 }
 
 void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx) {

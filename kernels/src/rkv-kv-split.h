@@ -7,10 +7,12 @@
 
 #include "rkv-attn-node.h"
 #include "rkv-residency.h"
+#include "rkv-step.h"
 
 #include "ggml-backend.h"
 #include "ggml.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +24,12 @@ struct llama_hparams;
 class llama_io_read_i;
 class llama_io_write_i;
 
+// What a cache tells devices about its next step; all layers of a cache share one.
+struct rkv_step_state {
+    rkv_step                     step = {};
+    std::vector<rkv_step_stream> streams; // [n_stream]
+};
+
 // The tail of one layer. Part of a cache's layer; empty when the layer is not split.
 struct rkv_tail {
     ggml_tensor * k = nullptr; // [n_embd_k_gqa, kv_size - window, n_stream]
@@ -31,6 +39,7 @@ struct rkv_tail {
     std::vector<ggml_tensor *> v_stream;
 
     std::shared_ptr<rkv_layer_counters> counters; // set for every layer of a cache that has a residency
+    std::shared_ptr<rkv_step_state>     step;     // the same
 
     bool all_in_tail = false; // the window is 0: stock's own tensors lie in host memory
 
@@ -72,6 +81,8 @@ public:
 private:
     const rkv_residency * residency; // NULL: this cache is not split
     std::vector<uint32_t> window;    // [n_layer]
+
+    std::shared_ptr<rkv_step_state> step = std::make_shared<rkv_step_state>();
 };
 
 // Throws with the sizes when a buffer of a split cache could not be allocated; `buf` is what the allocation gave.
@@ -90,6 +101,29 @@ ggml_tensor * rkv_get_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor
 
 // The counters of the layer that `view` (of its K) belongs to, or NULL.
 rkv_layer_counters * rkv_counters_of(const ggml_tensor * view);
+
+// The step of the cache that `view` belongs to, or NULL.
+const rkv_step * rkv_step_of(const ggml_tensor * view);
+
+// Notes which cells the next step writes, and which are in use. `sinfo` is the cache's slot_info, `v_cells` its cells by stream.
+template <typename Layers, typename SlotInfo, typename Cells>
+void rkv_step_note(const Layers & layers, const SlotInfo & sinfo, const Cells & v_cells) {
+    if (layers.empty() || !layers.front().tail.step) {
+        return;
+    }
+    auto & streams = layers.front().tail.step->streams;
+    for (size_t s = 0; s < streams.size(); ++s) {
+        streams[s] = { 0, 0, v_cells[s].used_max_p1() };
+    }
+    for (size_t s = 0; s < sinfo.strm.size(); ++s) {
+        const auto & idxs = sinfo.idxs[s];
+        const auto [first, last] = std::minmax_element(idxs.begin(), idxs.end());
+        if (first != idxs.end()) {
+            streams[sinfo.strm[s]].written_begin = *first;
+            streams[sinfo.strm[s]].written_end   = *last + 1;
+        }
+    }
+}
 
 // The tail's view that hangs on a window's view, or NULL.
 ggml_tensor * rkv_view_tail(const ggml_tensor * view);

@@ -33,6 +33,11 @@ void apply_forced(rkv_params & params) {
     params.window_cells = strtoll(forced, nullptr, 10);
     params.order        = strstr(forced, "tiled") ? RKV_ORDER_TILED : RKV_ORDER_AUTO;
 
+    const char * depth    = getenv("ROLLING_KV_FORCE_DEPTH");
+    const char * schedule = getenv("ROLLING_KV_FORCE_SCHEDULE");
+    params.staging.depth    = depth ? strtoul(depth, nullptr, 10) : 0;
+    params.staging.schedule = schedule && strcmp(schedule, "op") == 0 ? RKV_SCHEDULE_OP : RKV_SCHEDULE_AUTO;
+
     const char * tile = getenv("ROLLING_KV_FORCE_TILE");
     params.tile_cells = tile ? strtoul(tile, nullptr, 10) : RKV_TILE_MIN;
 }
@@ -123,6 +128,7 @@ rkv_attn_config rkv_attn_config_for(const rkv_residency & residency) {
     if (residency.active()) {
         res.tiled = residency.params.order == RKV_ORDER_TILED;
         res.tile  = residency.params.tile_cells;
+        res.staging = residency.params.staging;
     }
     return res;
 }

@@ -21,6 +21,7 @@ struct llama_model;
 struct rkv_attn_config {
     bool     tiled = false; // every attention node runs in tiles
     uint32_t tile  = 0;     // cells of a tile; 0: rolling-kv is off
+    rkv_staging_params staging = {};
 };
 
 // A residency request, checked: mode, order and tile are valid and flash attention is on.

@@ -4,6 +4,7 @@
 
 pub mod gguf_file;
 pub mod real;
+pub mod sim;
 pub mod tiny;
 
 use rolling_kv::{Backend, Context, Token};

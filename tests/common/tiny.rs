@@ -155,7 +155,17 @@ pub fn weights(name: &str, seed: u64, values: &mut [f32]) {
 
 /// Finishes a description with random weights.
 pub fn finish(description: UserModel, backend: &Backend, seed: u64) -> Model {
-    let made = description.build(backend, &ModelParams::default(), |slot, values| {
+    finish_with(description, backend, &ModelParams::default(), seed)
+}
+
+/// The same where the parameters say.
+pub fn finish_with(
+    description: UserModel,
+    backend: &Backend,
+    params: &ModelParams,
+    seed: u64,
+) -> Model {
+    let made = description.build(backend, params, |slot, values| {
         weights(&slot.name, seed, values)
     });
     made.expect("the description is complete")

@@ -1,6 +1,6 @@
 //! The API tests under valgrind.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -32,38 +32,77 @@ pub fn run(place: &Place, names: &[&str]) -> Result<Outcome> {
     Ok(Outcome::Ran(counts))
 }
 
-fn one(place: &Place, program: &PathBuf) -> Result<Counts> {
-    let ended = Run::new("valgrind")
-        .args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
-        .args(["--num-callers=40", "--fair-sched=yes"])
-        .arg(format!("--error-exitcode={FOUND}"))
-        .arg(format!("--suppressions={}", place.root.join("xtask/valgrind.supp").display()))
-        .arg(program)
-        .args(["--test-threads=1", "--show-output"])
-        .dir(&place.root)
-        .env("ROLLING_KV_TEST_SLOW_MACHINE", "valgrind")
-        .limit(LIMIT)
-        .next("the report above names the place; run valgrind on that program yourself to look closer")
-        .quietly()?
-        .success()?;
-    let line = ended
-        .text
-        .lines()
-        .find(|line| cargo_closing_line(line).is_some())
-        .unwrap_or_default();
-    println!(
-        "{}: {line}",
-        program.file_name().unwrap_or_default().to_string_lossy()
-    );
-    let counts = cargo_closing_line(line).unwrap_or_default();
-    if counts.passed > 0 {
-        Ok(counts)
+/// One test binary, its tests shared among as many valgrinds as there are cores: each runs one thread at a time.
+fn one(place: &Place, program: &Path) -> Result<Counts> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let shares = shares(&tests_of(program)?, cores);
+    let counts: Vec<Result<Counts>> = std::thread::scope(|scope| {
+        let running: Vec<_> = shares
+            .iter()
+            .map(|tests| scope.spawn(|| share(place, program, tests)))
+            .collect();
+        running
+            .into_iter()
+            .map(|share| share.join().expect("a share does not panic"))
+            .collect()
+    });
+    let mut sum = Counts::default();
+    for count in counts {
+        sum += count?;
+    }
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    println!("{name}: {} passed in {} shares", sum.passed, shares.len());
+    if sum.passed > 0 {
+        Ok(sum)
     } else {
         Err(Error::wrong(
             format!("{} ran no test", program.display()),
             "name another test",
         ))
     }
+}
+
+fn share(place: &Place, program: &Path, tests: &[String]) -> Result<Counts> {
+    let ended = Run::new("valgrind")
+        .args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
+        .args(["--num-callers=40", "--fair-sched=yes"])
+        .arg(format!("--error-exitcode={FOUND}"))
+        .arg(format!("--suppressions={}", place.root.join("xtask/valgrind.supp").display()))
+        .arg(program)
+        .args(["--test-threads=1", "--show-output", "--exact"])
+        .args(tests)
+        .dir(&place.root)
+        .env("ROLLING_KV_TEST_SLOW_MACHINE", "valgrind")
+        .limit(LIMIT)
+        .next("the report above names the place; run valgrind on that program yourself to look closer")
+        .quietly()?
+        .success()?;
+    Ok(ended
+        .text
+        .lines()
+        .find_map(cargo_closing_line)
+        .unwrap_or_default())
+}
+
+/// The names of a test program's tests.
+fn tests_of(program: &Path) -> Result<Vec<String>> {
+    let listed = Run::new(program).arg("--list").quietly()?.success()?.stdout;
+    Ok(String::from_utf8_lossy(&listed)
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Deals the tests out in turns. No share is empty.
+fn shares(tests: &[String], count: usize) -> Vec<Vec<String>> {
+    let mut shares = vec![Vec::new(); count.clamp(1, tests.len().max(1))];
+    let n = shares.len();
+    for (at, test) in tests.iter().enumerate() {
+        shares[at % n].push(test.clone());
+    }
+    shares.retain(|share| !share.is_empty());
+    shares
 }
 
 /// Builds the tests and answers where their programs lie.
@@ -102,6 +141,15 @@ fn executable(line: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_are_dealt_out_whole() {
+        let tests: Vec<String> = ["a", "b", "c", "d", "e"].map(String::from).to_vec();
+        let dealt = shares(&tests, 2);
+        assert_eq!(dealt, [vec!["a", "c", "e"], vec!["b", "d"]]);
+        assert_eq!(shares(&tests, 9).len(), 5);
+        assert!(shares(&[], 2).is_empty());
+    }
 
     #[test]
     fn only_test_programs_are_taken_from_cargos_messages() {

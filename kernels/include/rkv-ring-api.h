@@ -1,0 +1,55 @@
+#pragma once
+
+// rolling-kv: the staging ring's plans, without a device. For tests that run every order in which a device could carry them out.
+
+#include "llama.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rkv_ring;
+
+// One tile of one attention node. `source` stands for where its bytes lie.
+struct rkv_ring_tile {
+    uint32_t node;
+    uint64_t source;
+    bool     late; // the step writes into it
+};
+
+// One copy, as rkv-ring.h describes it. Lane 0 is the early one, lane 1 the late one.
+struct rkv_ring_copy {
+    uint32_t lane;
+    uint64_t seq;
+    uint64_t source;
+    uint64_t after_released;
+    uint64_t after_begun;
+};
+
+struct rkv_ring_use {
+    uint32_t lane;
+    uint64_t seq;
+    uint64_t released;
+};
+
+struct rkv_ring_plan {
+    size_t   n_copies;
+    uint64_t discarded;
+    uint64_t first_node;
+};
+
+// `op`: copies wait for their node. `fault`: a RKV_FAULT_RING_*, or RKV_FAULT_NONE.
+LLAMA_API struct rkv_ring * rkv_ring_new(bool op, uint32_t depth, uint32_t fault);
+LLAMA_API void              rkv_ring_free(struct rkv_ring * ring);
+
+// Plans a step. `uses` has room for n_tiles, `copies` for n_tiles + depth.
+LLAMA_API struct rkv_ring_plan rkv_ring_begin(struct rkv_ring * ring, const struct rkv_ring_tile * tiles, size_t n_tiles, uint32_t n_nodes,
+        uint64_t generation, struct rkv_ring_use * uses, struct rkv_ring_copy * copies);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,58 @@
+#pragma once
+
+// rolling-kv: what a cache tells a device about the step that is about to run.
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Cells of one stream.
+struct rkv_step_stream {
+    uint32_t written_begin; // every cell that the step writes lies in [written_begin, written_end)
+    uint32_t written_end;
+    uint32_t live_end;      // no cell at or above is in use
+};
+
+// One cache. Written by the thread that submits a step, before it does; read by a device when the step is submitted.
+struct rkv_step {
+    uint32_t                       n_stream;
+    const struct rkv_step_stream * streams; // [n_stream]
+};
+
+// What a device that stages tiles is asked for when a context is made.
+enum rkv_schedule {
+    RKV_SCHEDULE_AUTO = 0,
+    RKV_SCHEDULE_RING = 1, // tiles are copied ahead of their readers, across layers and steps
+    RKV_SCHEDULE_OP   = 2, // a layer's tiles are copied once its attention has begun
+};
+
+struct rkv_staging_params {
+    enum rkv_schedule schedule;
+    uint32_t          depth; // slots; 0: chosen from the free device memory
+};
+
+// What staging did since the context was made.
+struct rkv_staging_totals {
+    uint64_t steps;
+    uint64_t depth;           // slots of a lane
+    uint64_t slot_bytes;
+    uint64_t device_bytes;    // of all slots
+    uint64_t tiles_early;     // copied ahead of their layer
+    uint64_t tiles_late;      // copied once their layer's attention had begun
+    uint64_t tiles_kept;      // of the early ones, copied while the step before still ran
+    uint64_t tiles_discarded; // copied ahead for nothing
+    uint64_t bytes;           // of all copies
+    uint64_t stalls;          // times that attention waited for a tile
+    uint64_t stall_ns;
+};
+
+// Names of functions that the registry of such a device has.
+#define RKV_TAIL_BUFT_PROC      "rkv_tail_buffer_type" // ggml_backend_buffer_type_t (ggml_backend_dev_t): host memory that it reads tiles from
+#define RKV_STAGING_SET_PROC    "rkv_staging_set"    // void (ggml_backend_t, const struct rkv_staging_params *)
+#define RKV_STAGING_TOTALS_PROC "rkv_staging_totals" // void (ggml_backend_t, struct rkv_staging_totals *)
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,43 @@
+#pragma once
+
+// A device's own copy of a graph, with the addresses that it computes with.
+
+#include "sim-device.h"
+
+#include "ggml.h"
+
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+namespace rkv_sim {
+
+class graph_copy {
+public:
+    graph_copy(const device & d, ggml_cgraph * source);
+    ~graph_copy();
+
+    graph_copy(const graph_copy &) = delete;
+    graph_copy & operator=(const graph_copy &) = delete;
+
+    ggml_cgraph * graph() { return copy; }
+
+    // Pairs of a source's node and its copy, for nodes that are attention in tiles.
+    struct node_pair {
+        const ggml_tensor * source;
+        ggml_tensor *       copy;
+    };
+    const std::vector<node_pair> & tiled() const { return tiled_nodes; }
+
+private:
+    const device &                                        d;
+    ggml_context *                                        ctx;
+    ggml_cgraph *                                         copy;
+    std::deque<ggml_tensor>                               tensors;
+    std::unordered_map<const ggml_tensor *, ggml_tensor *> copies;
+    std::vector<node_pair>                                tiled_nodes;
+
+    ggml_tensor * copy_of(const ggml_tensor * t);
+};
+
+} // namespace rkv_sim

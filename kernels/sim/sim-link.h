@@ -1,0 +1,59 @@
+#pragma once
+
+// The link between host and device: one transfer at a time in each direction, of a set bandwidth and latency.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace rkv_sim {
+
+struct link_totals {
+    std::atomic<uint64_t> bytes{ 0 };
+    std::atomic<uint64_t> transfers{ 0 };
+    std::atomic<uint64_t> busy_ns{ 0 };
+};
+
+// One direction: a copy engine. Transfers start in the order in which they are given, each when the one before has ended; the
+// engine's thread tells when one would have ended. Ends are reckoned in set times: a thread that wakes late delays nothing.
+class link {
+public:
+    link(double bytes_s, double latency_s);
+    ~link();
+
+    // Copies now, by calling `move`; `done` is called on the engine's thread when the transfer would have ended.
+    void submit(size_t bytes, const std::function<void()> & move, std::function<void()> done);
+
+    // The same, and waits.
+    void transfer(size_t bytes, const std::function<void()> & move);
+
+    const link_totals & totals() const { return sums; }
+
+private:
+    using clock = std::chrono::steady_clock;
+
+    struct pending {
+        clock::time_point     end;
+        std::function<void()> done;
+    };
+
+    double                  bytes_s;
+    double                  latency_s;
+    std::mutex              mutex;
+    std::condition_variable changed;
+    std::deque<pending>     in_flight;
+    clock::time_point       free_at{};
+    bool                    ends = false;
+    link_totals             sums;
+    std::thread             thread;
+
+    void run();
+};
+
+} // namespace rkv_sim

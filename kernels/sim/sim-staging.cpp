@@ -1,0 +1,307 @@
+#include "sim-staging.h"
+
+#include "ggml-impl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace rkv_sim {
+
+using rkv::ring_copy;
+using rkv::ring_lane;
+using rkv::ring_rows;
+using rkv::ring_tile;
+
+static constexpr size_t SLOT_ALIGNMENT = 256;
+
+static size_t aligned(size_t bytes) {
+    return (bytes + SLOT_ALIGNMENT - 1)/SLOT_ALIGNMENT*SLOT_ALIGNMENT;
+}
+
+static rkv::ring_fault ring_fault_now() {
+    switch (rkv_fault_get()) {
+        case RKV_FAULT_RING_STALE:      return rkv::RING_FAULT_STALE;
+        case RKV_FAULT_RING_REUSE:      return rkv::RING_FAULT_REUSE;
+        case RKV_FAULT_RING_GENERATION: return rkv::RING_FAULT_GENERATION;
+        default:                        return rkv::RING_FAULT_NONE;
+    }
+}
+
+//
+// slots and lanes
+//
+
+staging::slots::slots(device & d, const rkv_staging_params & params, size_t slot_bytes, uint32_t depth, uint64_t seed)
+    : d(d), slot_bytes(slot_bytes), depth(depth), address(d.mem.fails() ? nullptr : d.mem.alloc(slot_bytes*depth*rkv::RING_LANES)),
+      ring(params.schedule == RKV_SCHEDULE_OP ? rkv::ring_schedule::op : rkv::ring_schedule::ring, depth, ring_fault_now()),
+      lane_early(seed + 1, d.cfg.delay_s), lane_late(seed + 2, d.cfg.delay_s) {
+    if (!address) {
+        throw std::bad_alloc();
+    }
+}
+
+staging::slots::~slots() {
+    // Copies that were given ahead wait for readers that will not come.
+    begun.signal(UINT64_MAX);
+    released[rkv::RING_EARLY].signal(UINT64_MAX);
+    released[rkv::RING_LATE].signal(UINT64_MAX);
+    lane_early.drain();
+    lane_late.drain();
+    d.mem.free(address);
+}
+
+char * staging::slots::slot(ring_lane lane, uint64_t seq) const {
+    return (char *) d.mem.bytes_of(address) + (lane*depth + seq % depth)*slot_bytes;
+}
+
+static void pack(char * dst, const ring_rows & rows) {
+    if (rows.stride == rows.width) {
+        memcpy(dst, rows.src, rows.bytes());
+        return;
+    }
+    for (size_t r = 0; r < rows.rows; ++r) {
+        memcpy(dst + r*rows.width, rows.src + r*rows.stride, rows.width);
+    }
+}
+
+void staging::slots::give(const ring_copy & copy) {
+    queue & lane = copy.lane == rkv::RING_EARLY ? lane_early : lane_late;
+    lane.push([this, copy] {
+        begun.wait(copy.after_begun);
+        released[copy.lane].wait(copy.after_released);
+        char * dst = slot(copy.lane, copy.seq);
+        d.to_device.submit(copy.tile.bytes(), [&] {
+            if (!d.cfg.alias) {
+                pack(dst, copy.tile.k);
+                pack(dst + aligned(copy.tile.k.bytes()), copy.tile.v);
+            }
+        }, [this, copy] { copied[copy.lane].signal(copy.seq + 1); });
+    });
+}
+
+//
+// what the nodes call
+//
+
+struct feed_calls {
+    static node_feed & of(void * user) { return *(node_feed *) user; }
+
+    static void begin(void * user) {
+        node_feed & n = of(user);
+        n.owner->ring->begun.signal(n.number + 1);
+    }
+
+    static int index(const node_feed & n, int stream, int tile) { return n.index[size_t(stream)*n.n_tile + tile]; }
+
+    static bool brings(void * user, int stream, int tile) { return index(of(user), stream, tile) >= 0; }
+
+    static void acquire(void * user, int stream, int tile, rkv_fed_tile * fed) {
+        node_feed & n = of(user);
+        const int   i = index(n, stream, tile);
+        const auto & use = n.step->uses[i];
+        auto & ring = *n.owner->ring;
+
+        const uint64_t waited = ring.copied[use.lane].wait(use.seq + 1);
+        if (waited) {
+            n.owner->stalls++;
+            n.owner->stall_ns += waited;
+        }
+        const ring_tile & t = n.step->tiles[i];
+        if (ring.d.cfg.alias) {
+            *fed = { t.k.src, t.v.rows ? t.v.src : t.k.src + n.step->v_offset[i], t.k.stride, t.v.rows ? t.v.stride : t.k.stride };
+            return;
+        }
+        const char * slot = ring.slot(use.lane, use.seq);
+        *fed = { slot, slot + n.step->v_offset[i], t.k.width, t.v.rows ? t.v.width : t.k.width };
+    }
+
+    static void release(void * user, int stream, int tile, int nth) {
+        node_feed & n = of(user);
+        const int   i = index(n, stream, tile);
+        if (++n.step->released[i] == nth) {
+            const auto & use = n.step->uses[i];
+            n.owner->ring->released[use.lane].signal(use.released);
+        }
+    }
+};
+
+//
+// planning
+//
+
+staging::staging(device & d, uint64_t seed, std::function<void()> settle) : d(d), seed(seed), settle(std::move(settle)) {}
+staging::~staging() = default;
+
+static const rkv_step * step_of(const ggml_tensor * node) {
+    const rkv_step * step;
+    memcpy(&step, node->op_params + RKV_OP_PARAM_STEP, sizeof(step));
+    return step;
+}
+
+// Rows of cells [cell, cell + n) of a part, of one stream.
+static ring_rows rows_of(const ggml_tensor * part, int64_t cell, int64_t n, int64_t stream) {
+    ring_rows r;
+    r.src    = (const char *) part->data + cell*part->nb[1] + stream*part->nb[3];
+    r.width  = (part->ne[2] - 1)*part->nb[2] + ggml_row_size(part->type, part->ne[0]);
+    r.stride = part->nb[1];
+    r.rows   = size_t(n);
+    return r;
+}
+
+// Whether V is a part of K's rows, as in an MLA cache.
+static bool v_within_k(const ggml_tensor * k, const ggml_tensor * v) {
+    const char * from = (const char *) k->data;
+    const char * at   = (const char *) v->data;
+    return at >= from && at < from + k->nb[1] && v->nb[1] == k->nb[1] && v->nb[2] == k->nb[2];
+}
+
+// Number of the cache's stream that a view begins with.
+static int64_t first_stream(const ggml_tensor * part) {
+    const ggml_tensor * base = part->view_src ? part->view_src : part;
+    return base->ne[2] > 1 ? int64_t(((const char *) part->data - (const char *) base->data)/base->nb[2]) : 0;
+}
+
+void staging::collect_tile(const graph_copy::node_pair & pair, int64_t stream, int64_t tile, node_feed & n, step_feeds & step) {
+    const ggml_tensor * node   = pair.source;
+    const int64_t       cells  = node->op_params[RKV_OP_PARAM_TILE];
+    const int64_t       n_win  = node->src[1]->ne[1];
+    const int64_t       begin  = tile*cells;
+    const bool          tail   = begin >= n_win;
+    const ggml_tensor * k      = node->src[tail ? int(RKV_ATTN_SRC_K_TAIL) : 1];
+    const ggml_tensor * v      = node->src[tail ? int(RKV_ATTN_SRC_V_TAIL) : 2];
+    const int64_t       first  = tail ? n_win : 0;
+    const int64_t       end    = std::min(begin + cells, first + k->ne[1]);
+    if (!in_tail_memory(d, k)) {
+        return;
+    }
+
+    ring_tile r;
+    r.node   = uint32_t(step.nodes.size() - 1);
+    r.stream = uint32_t(stream);
+    r.tile   = uint32_t(tile);
+    r.late   = true;
+
+    const rkv_step * info = step_of(node);
+    const int64_t    of   = first_stream(k) + stream;
+    if (info && of < info->n_stream) {
+        const rkv_step_stream & s = info->streams[of];
+        if (begin >= s.live_end) {
+            return;
+        }
+        r.late = begin < s.written_end && end > s.written_begin;
+    }
+
+    const bool within = v_within_k(k, v);
+    r.k = rows_of(k, begin - first, end - begin, stream);
+    if (!within) {
+        r.v = rows_of(v, begin - first, end - begin, stream);
+    }
+    n.index[size_t(stream)*n.n_tile + tile] = int(step.tiles.size());
+    step.v_offset.push_back(within ? size_t((const char *) v->data - (const char *) k->data) : aligned(r.k.bytes()));
+    step.tiles.push_back(r);
+}
+
+void staging::collect_node(const graph_copy::node_pair & pair, step_feeds & step) {
+    const ggml_tensor * node     = pair.source;
+    const ggml_tensor * k_tail   = node->src[RKV_ATTN_SRC_K_TAIL];
+    const int64_t       tile     = node->op_params[RKV_OP_PARAM_TILE];
+    const int64_t       n_kv     = node->src[1]->ne[1] + (k_tail ? k_tail->ne[1] : 0);
+    const int64_t       n_stream = node->src[0]->ne[3];
+    const int           n_tile   = int((n_kv + tile - 1)/tile);
+
+    step.nodes.emplace_back();
+    node_feed & n = step.nodes.back();
+    n.feed   = { &n, feed_calls::begin, feed_calls::brings, feed_calls::acquire, feed_calls::release };
+    n.owner  = this;
+    n.node   = pair.copy;
+    n.n_tile = n_tile;
+    n.step   = &step;
+    n.index.assign(size_t(n_stream)*n_tile, -1);
+
+    const size_t before_node = step.tiles.size();
+    for (int64_t s = 0; s < n_stream; ++s) {
+        for (int64_t t = 0; t < n_tile; ++t) {
+            collect_tile(pair, s, t, n, step);
+        }
+    }
+    if (step.tiles.size() == before_node) {
+        step.nodes.pop_back();
+    }
+}
+
+uint32_t staging::depth_for(size_t slot_bytes) const {
+    if (params.depth) {
+        return params.depth;
+    }
+    const uint64_t free = d.mem.total() - d.mem.used();
+    return uint32_t(std::min<uint64_t>(std::max<uint64_t>(free/8/(slot_bytes*rkv::RING_LANES), 2), 16));
+}
+
+void staging::need(size_t slot_bytes) {
+    if (ring && ring->slot_bytes >= slot_bytes) {
+        return;
+    }
+    const uint32_t depth = depth_for(slot_bytes);
+    settle();
+    before = totals();
+    ring.reset();
+    ring = std::make_unique<slots>(d, params, slot_bytes, depth, seed);
+}
+
+std::shared_ptr<step_feeds> staging::begin(graph_copy & graph) {
+    auto step = std::make_shared<step_feeds>();
+    for (const auto & pair : graph.tiled()) {
+        collect_node(pair, *step);
+    }
+    if (step->tiles.empty()) {
+        return nullptr;
+    }
+    size_t slot_bytes = 0;
+    for (const ring_tile & t : step->tiles) {
+        slot_bytes = std::max(slot_bytes, aligned(t.k.bytes()) + aligned(t.v.bytes()));
+    }
+    need(slot_bytes);
+
+    const rkv::ring_plan plan = ring->ring.begin(step->tiles, uint32_t(step->nodes.size()), d.tail_writes.load());
+    step->uses      = plan.uses;
+    step->discarded = plan.discarded;
+    step->released.reset(new std::atomic<int>[step->tiles.size()]());
+    for (const ring_copy & copy : plan.copies) {
+        ring->give(copy);
+    }
+    for (size_t i = 0; i < step->nodes.size(); ++i) {
+        node_feed & n = step->nodes[i];
+        n.number = plan.first_node + i;
+        const rkv_tile_feed * feed = &n.feed;
+        memcpy(n.node->op_params + RKV_OP_PARAM_FEED, &feed, sizeof(feed));
+    }
+    return step;
+}
+
+void staging::start(const step_feeds & step) {
+    if (step.discarded) {
+        ring->released[rkv::RING_EARLY].signal(step.discarded);
+    }
+}
+
+rkv_staging_totals staging::totals() const {
+    rkv_staging_totals t = before;
+    if (ring) {
+        const rkv::ring_totals & r = ring->ring.totals();
+        t.steps           += r.steps;
+        t.depth            = ring->depth;
+        t.slot_bytes       = ring->slot_bytes;
+        t.device_bytes     = ring->slot_bytes*ring->depth*rkv::RING_LANES;
+        t.tiles_early     += r.tiles_early;
+        t.tiles_late      += r.tiles_late;
+        t.tiles_kept      += r.tiles_kept;
+        t.tiles_discarded += r.tiles_discarded;
+        t.bytes           += r.bytes;
+    }
+    t.stalls       = stalls;
+    t.stall_ns     = stall_ns;
+    return t;
+}
+
+} // namespace rkv_sim

@@ -1,0 +1,132 @@
+use rolling_kv::{Context, ContextParams, ModelParams, RollingKv};
+
+use crate::backend;
+use crate::common::sim::{Twins, bits, context, prompt_and_decode, shape};
+use crate::common::{logits_after, some_tokens, tiny};
+
+fn params() -> ContextParams {
+    ContextParams::new(512).n_ubatch(64).threads(1)
+}
+
+fn spill() -> RollingKv {
+    RollingKv::window_cells(64).ring_depth(4)
+}
+
+/// The run on the device with a window equals the run on the CPU without one.
+fn same(twins: &Twins, params: &ContextParams, run: impl Fn(&mut Context<'_>) -> Vec<u32>) {
+    let expected = twins.expected(params, &run);
+    let mut spilled = context(&twins.device, params, spill());
+    assert!(run(&mut spilled) == expected);
+    let staging = spilled.staging().expect("the device stages");
+    assert!(staging.bytes > 0, "{staging:?}");
+}
+
+#[test]
+fn a_state_restored_between_two_steps_is_seen_by_tiles_that_were_copied_ahead() {
+    let twins = Twins::new(&backend(), &shape(3));
+    same(&twins, &params(), |context| {
+        let mut logits = logits_after(context, 0, &some_tokens(200, 1));
+        let saved = context.save_sequence(0).expect("the state is saved");
+        context.memory().clear().expect("the cache is cleared");
+        logits.extend(logits_after(context, 0, &some_tokens(200, 2)));
+        context.memory().clear().expect("the cache is cleared");
+        context
+            .restore_sequence(&saved, 0)
+            .expect("the state is restored");
+        for token in some_tokens(5, 3) {
+            logits.extend(logits_after(context, 0, &[token]));
+        }
+        bits(&logits)
+    });
+}
+
+#[test]
+fn cells_removed_and_written_again_are_read_as_they_are() {
+    let twins = Twins::new(&backend(), &shape(3));
+    same(&twins, &params(), |context| {
+        let mut logits = logits_after(context, 0, &some_tokens(250, 1));
+        context
+            .memory()
+            .remove(0, 100..)
+            .expect("the cells are removed");
+        for token in some_tokens(40, 3) {
+            logits.extend(logits_after(context, 0, &[token]));
+        }
+        bits(&logits)
+    });
+}
+
+#[test]
+fn batches_of_a_few_tokens_run_as_they_do_on_the_cpu() {
+    let twins = Twins::new(&backend(), &shape(3));
+    same(&twins, &params(), |context| {
+        let mut logits = logits_after(context, 0, &some_tokens(120, 1));
+        for count in 1..=20 {
+            logits.extend(logits_after(context, 0, &some_tokens(count, count as u64)));
+        }
+        bits(&logits)
+    });
+}
+
+#[test]
+fn streams_of_very_different_lengths_do_not_disturb_each_other() {
+    let twins = Twins::new(&backend(), &shape(3));
+    let params = ContextParams::new(3 * 512)
+        .n_ubatch(64)
+        .threads(1)
+        .n_seq_max(3);
+    same(&twins, &params, |context| {
+        let mut logits = Vec::new();
+        for (seq, count) in [(0, 300), (1, 20), (2, 90)] {
+            logits.extend(logits_after(context, seq, &some_tokens(count, 5)));
+        }
+        for token in some_tokens(8, 9) {
+            for seq in 0..3 {
+                logits.extend(logits_after(context, seq, &[token]));
+            }
+        }
+        bits(&logits)
+    });
+}
+
+#[test]
+fn two_contexts_in_turns_on_one_device_do_not_disturb_each_other() {
+    let twins = Twins::new(&backend(), &shape(3));
+    let expected = twins.expected(&params(), |context| prompt_and_decode(context, 0, 250));
+    let mut left = context(&twins.device, &params(), spill());
+    let mut right = context(&twins.device, &params(), RollingKv::window_cells(0).ring_depth(2));
+    let tokens = some_tokens(250, 11);
+    let (prompt, rest) = tokens.split_at(tokens.len() - 6);
+    let mut found = [Vec::new(), Vec::new()];
+    for part in std::iter::once(prompt).chain(rest.chunks(1)) {
+        for (context, found) in [&mut left, &mut right].into_iter().zip(&mut found) {
+            found.extend(bits(&logits_after(context, 0, part)));
+        }
+    }
+    assert!(found[0] == expected && found[1] == expected);
+}
+
+#[test]
+fn layers_on_the_cpu_between_layers_on_the_device_change_nothing() {
+    let backend = backend();
+    let shape = shape(5);
+    let cpu = Twins::new(&backend, &shape).cpu;
+    let expected = prompt_and_decode(
+        &mut context(&cpu, &params(), RollingKv::resident()),
+        0,
+        250,
+    );
+    for layers in [0, 1, 2, 4] {
+        let model = tiny::finish_with(
+            tiny::describe(&shape),
+            &backend,
+            &ModelParams::default().gpu_layers(layers),
+            shape.seed,
+        );
+        let mut spilled = context(&model, &params(), spill());
+        assert!(
+            prompt_and_decode(&mut spilled, 0, 250) == expected,
+            "{layers} layers on the device"
+        );
+    }
+}
