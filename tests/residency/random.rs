@@ -7,6 +7,9 @@ use crate::twins::bits;
 
 const N_LAYER: u32 = 3;
 
+/// Tokens of a batch are fewer.
+const PIECE_MAX: usize = 130;
+
 /// What is drawn: a model, a context, a window and a prompt in pieces.
 #[derive(Debug, Clone)]
 struct Drawn {
@@ -37,12 +40,12 @@ fn drawn() -> impl Strategy<Value = Drawn> {
             KvType::Q4_0,
         ])
     };
-    let heads = prop::sample::select(vec![(1u32, 1u32), (2, 1), (2, 2), (4, 2), (6, 3), (5, 1)]);
-    let model = (prop::sample::select(vec![32u32, 64, 96]), heads, 1..1000u64);
+    let heads = prop::sample::select(vec![(1u32, 1u32), (2, 1), (2, 2), (4, 2), (3, 1), (4, 4)]);
+    let model = (prop::sample::select(vec![32u32, 64]), heads, 1..1000u64);
     let context = (
         1..1200u32,
         1..130u32,
-        1..3u32,
+        prop::sample::select(vec![1u32, 1, 1, 2]),
         1..4u32,
         any::<bool>(),
         (kv(), kv()),
@@ -52,7 +55,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         0..700u32,
         prop::array::uniform3(prop::option::weighted(0.3, 0..700u32)),
     );
-    let pieces = prop::collection::vec((0..3u32, 1..160usize), 1..7);
+    let pieces = prop::collection::vec((0..3u32, 1..PIECE_MAX), 1..6);
     (model, context, spill, pieces).prop_map(
         |(
             (head_dim, (n_head, n_head_kv), seed),
@@ -130,7 +133,7 @@ impl Drawn {
             let held = context.positions(seq).expect("it exists");
             let room =
                 context.n_ctx_seq() as usize - held.map_or(0, |held| *held.end() as usize + 1);
-            let used: usize = found.len() * 160;
+            let used: usize = found.len() * PIECE_MAX;
             let count = (*count).min(room);
             if count == 0 || (self.unified && used + count > context.n_ctx() as usize) {
                 continue;

