@@ -1,7 +1,7 @@
 use rolling_kv::{Context, ContextParams, RollingKv, Row};
 
-use crate::common::{backend, fewer_if_slow, some_tokens, tiny};
-use crate::twins::{Twins, bits, spilled};
+use crate::common::{backend, fewer_if_slow, logits_after, some_tokens, tiny};
+use crate::twins::{Twins, assert_same_bits};
 
 fn params() -> ContextParams {
     ContextParams::new(1024).n_ubatch(64).threads(1)
@@ -76,19 +76,15 @@ fn the_twentieth_request_is_as_the_first() {
     let backend = backend();
     for (name, make) in tiny::KINDS {
         let model = make(&backend);
-        let mut context = spilled(&model, &params(), RollingKv::window_cells(64));
-        let host_bytes = context.residency().host_bytes();
-        let mut first = Vec::new();
-        for request in 0..fewer_if_slow(20) {
-            context
-                .append(0, &some_tokens(614, 1))
-                .expect("three fifths of the context fit");
-            let logits = context.last_logits().expect("an output").values().to_vec();
-            if request == 0 {
-                first = bits(&logits);
-            }
-            assert!(bits(&logits) == first, "{name}, request {request}");
+        let mut twins = Twins::new(&model, &params(), RollingKv::window_cells(64));
+        let host_bytes = twins.spilled.residency().host_bytes();
+        let prompt = some_tokens(614, 1); // three fifths of the context
+        let first = twins.append(name, 0, &prompt);
+        for request in 1..fewer_if_slow(20) {
+            let context = &mut twins.spilled;
             context.memory().remove(0, ..).expect("it is removed");
+            let found = logits_after(context, 0, &prompt);
+            assert_same_bits(&found, &first, &format!("{name}, request {request}"));
             assert_eq!(context.residency().host_bytes(), host_bytes, "{name}");
         }
     }
