@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::{Failure, FailureKind, SequenceError, StateError};
 use crate::model::with_log;
 use crate::state_format::{HEADER_BYTES, Header, Origin, StateKind, upstream_name};
-use crate::state_transfer::{NewFile, Port, Transfer, read_piece, write_piece};
+use crate::state_transfer::{NewFile, Port, Transfer, check_written, read_piece, write_piece};
 use crate::status::check;
 use crate::{ffi, host, logging};
 
@@ -157,11 +157,12 @@ impl Context<'_> {
             return Err(Failure::new(FailureKind::NoMemory, text).into());
         }
         bytes.resize(HEADER_BYTES, 0);
-        self.write(seq, &mut |piece| {
+        let written = self.write(seq, &mut |piece| {
             bytes.extend_from_slice(piece);
             Ok(())
         })?;
         let payload = &bytes[HEADER_BYTES..];
+        check_written(payload_len, written)?;
         let header = Header {
             origin: self.origin(seq),
             payload_len: payload.len() as u64,
@@ -173,6 +174,7 @@ impl Context<'_> {
 
     fn save_file(&mut self, seq: i32, path: &Path) -> Result<(), StateError> {
         self.needs_state()?;
+        let announced = self.payload_len(seq)?;
         let failed = |source| StateError::Io {
             path: path.to_owned(),
             source,
@@ -188,6 +190,7 @@ impl Context<'_> {
             })
             .map_err(|err| err.with_path(path))?
         };
+        check_written(announced, payload_len)?;
         let header = Header {
             origin: self.origin(seq),
             payload_len,
@@ -361,7 +364,18 @@ impl Context<'_> {
                 seq => ffi::llama_state_seq_get_size(self.raw.as_mut_ptr(), seq),
             }
         };
-        Ok(counted as u64)
+        Ok((counted as u64).saturating_sub(self.upstream_header_len(seq)))
+    }
+
+    /// What llama.cpp counts before a state, where we have our header: the architecture, or a mark and the sequence.
+    fn upstream_header_len(&self, seq: i32) -> u64 {
+        match seq {
+            ALL => {
+                let architecture = self.model.metadata("general.architecture");
+                4 + architecture.map_or(0, |name| name.len() as u64)
+            }
+            _ => 8,
+        }
     }
 
     fn empty(&mut self, seq: i32) -> Result<(), StateError> {

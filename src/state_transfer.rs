@@ -6,7 +6,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use crate::error::StateError;
+use crate::error::{Failure, FailureKind, StateError};
 
 impl StateError {
     /// Names the file, which the transfer does not know.
@@ -19,6 +19,15 @@ impl StateError {
             other => other,
         }
     }
+}
+
+/// Room for a state is made by the length that llama.cpp announces; a state of another length is a fault of its writer.
+pub(crate) fn check_written(announced: u64, written: u64) -> Result<(), StateError> {
+    if announced == written {
+        return Ok(());
+    }
+    let text = format!("llama.cpp announced a state of {announced} bytes and wrote {written}");
+    Err(Failure::new(FailureKind::Refused, text).into())
 }
 
 pub(crate) enum Transfer<'a> {

@@ -207,6 +207,30 @@ pub fn sliding(backend: &Backend) -> Model {
     finish(description, backend, 2)
 }
 
+/// A model whose last two layers have no cache of their own: layer 4 reads that of layer 2, which slides, and layer 5 that
+/// of layer 3.
+pub fn sharing_layers(backend: &Backend) -> Model {
+    let shape = Shape {
+        architecture: "gemma4",
+        n_layer: 6,
+        ..Shape::default()
+    };
+    let description = describe(&shape)
+        .u32("gemma4.attention.sliding_window", 32)
+        .u32s(
+            "gemma4.attention.sliding_window_pattern",
+            &[1, 0, 1, 0, 1, 0],
+        )
+        .u32("gemma4.attention.shared_kv_layers", 2)
+        .u32("gemma4.attention.key_length", 32)
+        .u32("gemma4.attention.value_length", 32)
+        .u32("gemma4.attention.key_length_swa", 32)
+        .u32("gemma4.attention.value_length_swa", 32)
+        .u32("gemma4.embedding_length_per_layer_input", 32)
+        .f32("gemma4.rope.freq_base_swa", 10000.0);
+    finish(description, backend, 9)
+}
+
 /// A model that keeps a state per sequence.
 pub fn recurrent(backend: &Backend) -> Model {
     let shape = Shape {

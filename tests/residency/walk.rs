@@ -4,7 +4,7 @@ use rolling_kv::{
     Batch, Context, ContextParams, KvType, Model, Output, RollingKv, StateBlob, Token,
 };
 
-use crate::common::{Random, backend, tiny};
+use crate::common::{Random, backend, fewer_if_slow, tiny};
 use crate::twins::{bits, resident, spilled};
 
 const SEQUENCES: i32 = 3;
@@ -264,7 +264,7 @@ fn random_edits_leave_the_twins_equal() {
         walk(&model, seed, STEPS_OF_WALK);
         return;
     }
-    let steps = number("ROLLING_KV_WALK_STEPS").unwrap_or(10_000);
+    let steps = number("ROLLING_KV_WALK_STEPS").unwrap_or(fewer_if_slow(10_000) as u64);
     let first = number("ROLLING_KV_WALK_FIRST_SEED").unwrap_or(1);
     println!("{steps} steps from seed {first}");
     let tiles: u64 = (0..steps.div_ceil(STEPS_OF_WALK))

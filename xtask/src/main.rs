@@ -84,7 +84,7 @@ enum Command {
 
     /// Run the gates: what must hold of a build beside its tests
     Gates {
-        /// Also those that take long: all flash-attention cases, valgrind over all API tests, a fresh clone
+        /// Also those that take long: long texts, all flash-attention cases, valgrind over all API tests, a fresh clone
         #[arg(long)]
         full: bool,
         /// Run only this gate and what it needs; may be given several times

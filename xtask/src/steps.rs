@@ -114,6 +114,16 @@ pub fn tests(place: &Place) -> Result<Outcome> {
     ))
 }
 
+/// The logits of a long text on the real model, in every window, mix and type.
+pub fn long_texts(place: &Place) -> Result<Outcome> {
+    let env: [(&str, &OsStr); 2] = [
+        ("ROLLING_KV_REQUIRE_MODEL", "1".as_ref()),
+        ("ROLLING_KV_TEST_LONG", "1".as_ref()),
+    ];
+    let test = ["--package", "rolling-kv", "--test", "residency_real"];
+    counted(cargo::test(place, &test, &env))
+}
+
 /// The documentation builds without a warning.
 pub fn documentation(place: &Place) -> Result<Outcome> {
     let run = cargo::command(place)

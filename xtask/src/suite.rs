@@ -7,9 +7,9 @@ use crate::place::Place;
 use crate::report::{Outcome, Report};
 use crate::steps::{
     benches, clippy, collect_binaries, dependents, documentation, format, fresh_clone, freshness,
-    kernel_warnings, model_fetch, native_build, patches_check, run_equality, server_smoke,
-    stock_build, tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree,
-    valgrind, valgrind_all,
+    kernel_warnings, long_texts, model_fetch, native_build, patches_check, run_equality,
+    server_smoke, stock_build, tests, tooling_tests, tools, upstream_tests, upstream_tests_all,
+    upstream_tree, valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -64,6 +64,7 @@ const GATES: &[Step] = &[
 const HEAVY: &[Step] = &[
     step("freshness", &["native build"], freshness),
     step("fresh clone", &[], fresh_clone),
+    step("long texts", &["model"], long_texts),
     step("all upstream tests", &["model"], upstream_tests_all),
     step("valgrind over all API tests", &["model"], valgrind_all),
 ];
