@@ -23,6 +23,7 @@ pub enum Gate {
 
 /// The options of `rolling-kv gate logit-equiv`.
 #[derive(Args)]
+#[command(allow_negative_numbers = true)]
 pub struct LogitEquivArgs {
     /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
     #[arg(short, long, value_name = "MODEL")]
