@@ -64,12 +64,15 @@ fn environment(rig: &mut Rig, options: &Completion) -> Result<()> {
     Ok(())
 }
 
+/// A way to place the cache, as it is named, as it is asked for, and what the line must then say.
+type Placement<'a> = (&'a str, &'a [&'a str], fn(&Active) -> bool);
+
 /// The other ways to say what lies where: each is in the line, and none changes the text.
 fn placements(rig: &mut Rig, resident: &Completion) -> Result<()> {
     let layers = ["--kv-window-cells", "256", "--kv-resident-layers", "0-9"];
     let target = ["--kv-vram-target", "12"];
     let all_in_tail = ["--kv-window-cells", "0"];
-    let cases: [(&str, &[&str], fn(&Active) -> bool); 3] = [
+    let cases: [Placement<'_>; 3] = [
         ("--kv-resident-layers 0-9", &layers, |a| {
             a.window == (256, CONTEXT) && a.layers_with_tail == a.layers - 10
         }),
