@@ -32,11 +32,26 @@ const TILES: u32 = 3;
 /// What the compute queue does, one at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
-    GiveBack { released: u64 },
-    Write { source: usize },
-    Begin { begun: u64 },
-    Take { lane: usize, seq: u64, source: usize },
-    Return { lane: usize, seq: u64, source: usize, released: u64 },
+    GiveBack {
+        released: u64,
+    },
+    Write {
+        source: usize,
+    },
+    Begin {
+        begun: u64,
+    },
+    Take {
+        lane: usize,
+        seq: u64,
+        source: usize,
+    },
+    Return {
+        lane: usize,
+        seq: u64,
+        source: usize,
+        released: u64,
+    },
 }
 
 /// One step as the ring planned it.
@@ -62,12 +77,7 @@ fn plan(setting: Setting, script: &[Step]) -> Vec<Planned> {
     planned
 }
 
-fn plan_step(
-    ring: *mut ffi::rkv_ring,
-    setting: Setting,
-    step: Step,
-    generation: u64,
-) -> Planned {
+fn plan_step(ring: *mut ffi::rkv_ring, setting: Setting, step: Step, generation: u64) -> Planned {
     let tiles: Vec<ffi::rkv_ring_tile> = (0..setting.layers)
         .flat_map(|node| {
             (0..step.tiles).map(move |tile| ffi::rkv_ring_tile {
@@ -85,7 +95,14 @@ fn plan_step(
         after_begun: 0,
     };
     let mut copies = vec![no_copy; tiles.len() + setting.depth as usize];
-    let mut uses = vec![ffi::rkv_ring_use { lane: 0, seq: 0, released: 0 }; tiles.len()];
+    let mut uses = vec![
+        ffi::rkv_ring_use {
+            lane: 0,
+            seq: 0,
+            released: 0
+        };
+        tiles.len()
+    ];
     // SAFETY: the ring lives, `uses` has room for every tile and `copies` for those and a ring full more.
     let plan = unsafe {
         ffi::rkv_ring_begin(
@@ -100,17 +117,38 @@ fn plan_step(
     };
     copies.truncate(plan.n_copies);
 
-    let mut work = vec![Work::GiveBack { released: plan.discarded }];
+    let mut work = vec![Work::GiveBack {
+        released: plan.discarded,
+    }];
     for node in 0..setting.layers {
-        work.push(Work::Write { source: (node * TILES + step.written) as usize });
-        work.push(Work::Begin { begun: plan.first_node + u64::from(node) + 1 });
-        for (tile, at) in tiles.iter().zip(&uses).filter(|(tile, _)| tile.node == node) {
+        work.push(Work::Write {
+            source: (node * TILES + step.written) as usize,
+        });
+        work.push(Work::Begin {
+            begun: plan.first_node + u64::from(node) + 1,
+        });
+        for (tile, at) in tiles
+            .iter()
+            .zip(&uses)
+            .filter(|(tile, _)| tile.node == node)
+        {
             let (lane, seq, source) = (at.lane as usize, at.seq, tile.source as usize);
             work.push(Work::Take { lane, seq, source });
-            work.push(Work::Return { lane, seq, source, released: at.released });
+            work.push(Work::Return {
+                lane,
+                seq,
+                source,
+                released: at.released,
+            });
         }
     }
-    let of_lane = |lane| copies.iter().filter(|copy| copy.lane == lane).copied().collect();
+    let of_lane = |lane| {
+        copies
+            .iter()
+            .filter(|copy| copy.lane == lane)
+            .copied()
+            .collect()
+    };
     Planned {
         restored: step.restored,
         work,
@@ -195,7 +233,12 @@ impl Protocol {
             Work::Write { source } => state.versions[source] += 1,
             Work::Begin { begun } => state.begun = begun,
             Work::Take { lane, seq, source } => self.look(state, lane, seq, source),
-            Work::Return { lane, seq, source, released } => {
+            Work::Return {
+                lane,
+                seq,
+                source,
+                released,
+            } => {
                 self.look(state, lane, seq, source);
                 state.released[lane] = state.released[lane].max(released);
             }
@@ -286,9 +329,10 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("readers find their tiles as they are", |_, state: &State| {
-                !state.wrong
-            }),
+            Property::always(
+                "readers find their tiles as they are",
+                |_, state: &State| !state.wrong,
+            ),
             Property::eventually("every step ends", |protocol: &Self, state: &State| {
                 state.done == protocol.steps.len()
             }),
@@ -298,9 +342,15 @@ impl Model for Protocol {
 
 /// Whether both properties hold in every order, and how many states there were.
 fn holds(setting: Setting, script: &[Step]) -> (bool, usize) {
-    let protocol = Protocol { setting, steps: plan(setting, script) };
+    let protocol = Protocol {
+        setting,
+        steps: plan(setting, script),
+    };
     let checker = protocol.checker().spawn_dfs().join();
-    (checker.discoveries().is_empty(), checker.unique_state_count())
+    (
+        checker.discoveries().is_empty(),
+        checker.unique_state_count(),
+    )
 }
 
 fn kinds() -> Vec<Step> {
@@ -308,16 +358,29 @@ fn kinds() -> Vec<Step> {
     for tiles in 1..=2 {
         for written in 0..tiles {
             for restored in [false, true] {
-                kinds.push(Step { tiles, written, restored });
+                kinds.push(Step {
+                    tiles,
+                    written,
+                    restored,
+                });
             }
         }
     }
-    kinds.push(Step { tiles: 3, written: 2, restored: false });
+    kinds.push(Step {
+        tiles: 3,
+        written: 2,
+        restored: false,
+    });
     kinds
 }
 
 fn setting(depth: u32) -> Setting {
-    Setting { layers: 2, depth, op: false, fault: ffi::RKV_FAULT_NONE }
+    Setting {
+        layers: 2,
+        depth,
+        op: false,
+        fault: ffi::RKV_FAULT_NONE,
+    }
 }
 
 #[test]
@@ -329,7 +392,10 @@ fn in_every_order_of_its_threads_readers_find_their_tiles_and_no_one_waits_for_e
                 for second in kinds() {
                     for third in kinds() {
                         let script = [first, second, third];
-                        let setting = Setting { op, ..setting(depth) };
+                        let setting = Setting {
+                            op,
+                            ..setting(depth)
+                        };
                         let (holds, count) = holds(setting, &script);
                         assert!(holds, "{setting:?} {script:?}");
                         states += count;
@@ -343,15 +409,25 @@ fn in_every_order_of_its_threads_readers_find_their_tiles_and_no_one_waits_for_e
 
 #[test]
 fn each_protection_taken_out_is_found_out() {
-    let growing = |tiles| Step { tiles, written: tiles - 1, restored: false };
-    let restored = Step { restored: true, ..growing(3) };
+    let growing = |tiles| Step {
+        tiles,
+        written: tiles - 1,
+        restored: false,
+    };
+    let restored = Step {
+        restored: true,
+        ..growing(3)
+    };
     let script = [growing(3), restored, growing(3)];
     for (fault, depth) in [
         (ffi::RKV_FAULT_RING_STALE, 3),
         (ffi::RKV_FAULT_RING_REUSE, 1),
         (ffi::RKV_FAULT_RING_GENERATION, 2),
     ] {
-        let broken = Setting { fault, ..setting(depth) };
+        let broken = Setting {
+            fault,
+            ..setting(depth)
+        };
         assert!(holds(setting(depth), &script).0);
         assert!(!holds(broken, &script).0, "fault {fault} is not found");
     }

@@ -24,7 +24,11 @@ fn a_thousand_seeds_of_delays_give_the_same_bits() {
     let run = |context: &mut rolling_kv::Context<'_>| prompt_and_decode(context, 0, 110);
     let expected = twins.expected(&params, run);
     for seed in 0..seeds() {
-        let schedule = if seed % 5 == 0 { Schedule::Op } else { Schedule::Ring };
+        let schedule = if seed % 5 == 0 {
+            Schedule::Op
+        } else {
+            Schedule::Ring
+        };
         let spill = RollingKv::window_cells(32)
             .schedule(schedule)
             .ring_depth(1 + seed as u32 % 4);

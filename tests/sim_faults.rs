@@ -65,17 +65,29 @@ fn shows(twins: &Twins, fault: Fault, depth: u32) -> bool {
 #[test]
 fn a_tile_copied_before_it_was_written_shows() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(shows(&Twins::new(&backend(), &shape(3)), Fault::RingStale, 8));
+    assert!(shows(
+        &Twins::new(&backend(), &shape(3)),
+        Fault::RingStale,
+        8
+    ));
 }
 
 #[test]
 fn a_slot_filled_while_it_is_read_shows() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(shows(&Twins::new(&backend(), &shape(3)), Fault::RingReuse, 1));
+    assert!(shows(
+        &Twins::new(&backend(), &shape(3)),
+        Fault::RingReuse,
+        1
+    ));
 }
 
 #[test]
 fn a_change_between_two_steps_that_is_not_noticed_shows() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(shows(&Twins::new(&backend(), &shape(3)), Fault::RingGeneration, 4));
+    assert!(shows(
+        &Twins::new(&backend(), &shape(3)),
+        Fault::RingGeneration,
+        4
+    ));
 }

@@ -67,7 +67,7 @@ const RUN_ABOUT: &str = "\
 Continue a text, or answer a question, with a model.
 
 The generated text, and nothing else, goes to standard output as it is made. Progress bars and a line with the timings \
-go to standard error.
+go to standard error; with an option for where the KV cache lies, so does a line that says where it lay.
 
 The prompt is used as it is: no escape sequences are read in it. At temperature 0 the result is the text that \
 llama.cpp's llama-completion gives with the same options (-no-cnv --temp 0).
@@ -78,6 +78,7 @@ Examples:
   rolling-kv run -m model.gguf --file essay.txt -n 400 --ctx 32768 --cache-type-k q8_0
   git diff | rolling-kv run -m model.gguf --chat --system \"Review this.\" --file - -n 300
   rolling-kv run -m smollm2 -p \"Once upon a time\" -n 64 --seed 7 --json > result.json
+  rolling-kv run -m model.gguf --chat --file book.txt --ctx 131072 --window-cells 16384 --order tiled
 
 Ctrl-C ends the generation, prints the timings and exits with 130; a second Ctrl-C ends the program at once.";
 

@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Instant;
 
-use rolling_kv::{Backend, Context, Model};
+use rolling_kv::{Backend, Context, Model, Residency};
 
 pub use args::{CACHE_TYPES, RunArgs};
 pub use error::RunError;
@@ -22,7 +22,7 @@ pub use threads::fitting as fitting_threads;
 
 use crate::{exit, interrupt, models, ui};
 use generate::Generation;
-use report::{ModelJson, OptionsJson, Outcome, RunJson, StopReason};
+use report::{ModelJson, OptionsJson, Outcome, ResidencyJson, RunJson, StopReason};
 
 /// Runs the command and answers the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, RunError> {
@@ -34,7 +34,7 @@ pub fn run(args: &RunArgs) -> Result<u8, RunError> {
     let start = Instant::now();
     let Some(model) = setup::load(&backend, &path, &args.context)? else {
         let outcome = Outcome::interrupted_after(start.elapsed());
-        return Ok(finish(args, &outcome, &RunJson::new(&outcome, seed)));
+        return Ok(finish(args, &outcome, &RunJson::new(&outcome, seed), None));
     };
     let prompt = setup::tokens(&model, &text, args)?;
     let mut context = setup::context(&model, prompt.len(), args)?;
@@ -54,14 +54,18 @@ pub fn run(args: &RunArgs) -> Result<u8, RunError> {
     let mut json = RunJson::new(&outcome, seed);
     json.model = Some(describe(&model, &path));
     json.options = Some(options(args, &context));
-    if args.context.window_cells.is_some() {
-        ui::note(&context.residency().to_string());
-    }
-    Ok(finish(args, &outcome, &json))
+    let residency = args.cache.given().then(|| context.residency());
+    json.residency = residency.as_ref().map(ResidencyJson::new);
+    Ok(finish(args, &outcome, &json, residency.as_ref()))
 }
 
 /// Writes what comes after the text, and answers the exit code.
-fn finish(args: &RunArgs, outcome: &Outcome, json: &RunJson<'_>) -> u8 {
+fn finish(
+    args: &RunArgs,
+    outcome: &Outcome,
+    json: &RunJson<'_>,
+    residency: Option<&Residency>,
+) -> u8 {
     if args.json {
         ui::print(&json.text());
     } else if io::stdout().is_terminal()
@@ -70,6 +74,9 @@ fn finish(args: &RunArgs, outcome: &Outcome, json: &RunJson<'_>) -> u8 {
     {
         // The timing line should not stick to the text on a screen.
         ui::print("");
+    }
+    if let Some(residency) = residency {
+        ui::note(&residency.to_string());
     }
     ui::note(&outcome.timings.line(outcome.stop, json.seed));
     match outcome.stop {

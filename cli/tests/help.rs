@@ -31,7 +31,7 @@ fn the_front_page_names_every_command_and_a_way_to_start() {
 
 #[test]
 fn each_command_explains_itself_with_examples_that_name_it() {
-    for command in ["run", "doctor", "fetch"] {
+    for command in ["run", "doctor", "fetch", "gate"] {
         let text = help(&[command, "--help"]);
         assert!(
             text.contains(&format!("Examples:\n  rolling-kv {command}")),
@@ -66,6 +66,11 @@ fn help_of_run_names_every_option_and_its_default() {
         "--cache-type-k",
         "--cache-type-v",
         "--flash-attn",
+        "--window-cells",
+        "--vram-target-mib",
+        "--resident-layers",
+        "--order",
+        "--tile-cells",
         "--verbose",
     ];
     for option in options {
@@ -84,6 +89,8 @@ fn help_pages_fit_a_line_of_100_characters() {
         vec!["run", "--help"],
         vec!["doctor", "--help"],
         vec!["fetch", "--help"],
+        vec!["gate", "--help"],
+        vec!["gate", "logit-equiv", "--help"],
     ] {
         let text = help(&args);
         assert!(

@@ -24,8 +24,16 @@ impl CliffReport {
         area: DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     ) -> Result<(), Box<dyn std::error::Error + '_>> {
         area.fill(&WHITE)?;
-        let most_mib = self.points.iter().map(|p| p.tail_bytes / MIB).fold(1.0, f64::max);
-        let most_ms = self.points.iter().map(|p| p.op_ms.max(p.sum_ms())).fold(1.0, f64::max);
+        let most_mib = self
+            .points
+            .iter()
+            .map(|p| p.tail_bytes / MIB)
+            .fold(1.0, f64::max);
+        let most_ms = self
+            .points
+            .iter()
+            .map(|p| p.op_ms.max(p.sum_ms()))
+            .fold(1.0, f64::max);
         let caption = format!(
             "Decode step over the tail, link {:.3} GB/s, simulated device",
             self.link_bytes_per_s / 1e9
@@ -47,24 +55,40 @@ impl CliffReport {
             [(0.0, 0.0), (hidden, most_ms * 1.08)],
             GREEN.mix(0.08).filled(),
         )))?;
-        type Line = (&'static str, RGBColor, fn(&crate::cliff::CliffPoint) -> f64, bool);
+        type Line = (
+            &'static str,
+            RGBColor,
+            fn(&crate::cliff::CliffPoint) -> f64,
+            bool,
+        );
         let grey = RGBColor(150, 150, 150);
         let lines: [Line; 5] = [
             ("compute + copy", grey, |p| p.sum_ms(), false),
-            ("max(compute, copy)", RGBColor(90, 90, 90), |p| p.ideal_ms(), false),
+            (
+                "max(compute, copy)",
+                RGBColor(90, 90, 90),
+                |p| p.ideal_ms(),
+                false,
+            ),
             ("resident (compute)", BLACK, |p| p.compute_ms, true),
             ("op schedule", RED, |p| p.op_ms, true),
             ("ring", BLUE, |p| p.ring_ms, true),
         ];
         for (name, colour, value, measured) in lines {
-            let points = || self.points.iter().map(move |p| (p.tail_bytes / MIB, value(p)));
+            let points = || {
+                self.points
+                    .iter()
+                    .map(move |p| (p.tail_bytes / MIB, value(p)))
+            };
             chart
                 .draw_series(LineSeries::new(
                     points(),
                     colour.stroke_width(if measured { 2 } else { 1 }),
                 ))?
                 .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2)));
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2))
+                });
             if measured {
                 chart.draw_series(points().map(|at| Circle::new(at, 3, colour.filled())))?;
             }

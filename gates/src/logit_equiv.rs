@@ -92,13 +92,17 @@ impl LogitEquiv {
         model: &Model,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<LogitEquivReport, GateError> {
-        let tokens = self.tokens(model)?;
         if self.window_cells >= self.n_ctx {
             return Err(GateError::NothingSpills {
                 window_cells: self.window_cells,
                 n_ctx: self.n_ctx,
             });
         }
+        let tokens = self.tokens(model)?;
+        let spill = RollingKv::window_cells(self.window_cells).order(Order::Tiled);
+        // What is refused is refused now, and not when the first runs are done.
+        let refused = model.context(&self.params(Some(spill.clone()), self.threads, 512));
+        drop(refused.map_err(rolling_kv::Error::from)?);
         let n_vocab = model.vocab().len() as usize;
 
         let other_threads = if self.threads > 1 { 1 } else { 2 };
@@ -124,7 +128,6 @@ impl LogitEquiv {
                 |done| progress("resident", done),
             )?
             .0;
-        let spill = RollingKv::window_cells(self.window_cells).order(Order::Tiled);
         let (spilled, residency) = self.evaluate(
             model,
             &tokens,
@@ -160,6 +163,18 @@ impl LogitEquiv {
         };
         report.judge();
         Ok(report)
+    }
+
+    fn params(&self, spill: Option<RollingKv>, threads: u32, n_ubatch: u32) -> ContextParams {
+        let params = ContextParams::new(self.n_ctx)
+            .threads(threads)
+            .n_ubatch(n_ubatch)
+            .cache_types(self.kv_type, self.kv_type);
+        match (spill, self.tile_cells) {
+            (Some(spill), Some(cells)) => params.rolling_kv(spill.tile_cells(cells)),
+            (Some(spill), None) => params.rolling_kv(spill),
+            (None, _) => params,
+        }
     }
 
     fn tokens(&self, model: &Model) -> Result<Vec<Token>, GateError> {
@@ -203,16 +218,7 @@ impl LogitEquiv {
         inject: Option<Inject>,
         mut progress: impl FnMut(f64),
     ) -> Result<(Vec<f32>, Residency), GateError> {
-        let mut params = ContextParams::new(self.n_ctx)
-            .threads(threads)
-            .n_ubatch(n_ubatch)
-            .cache_types(self.kv_type, self.kv_type);
-        if let Some(mut spill) = spill {
-            if let Some(cells) = self.tile_cells {
-                spill = spill.tile_cells(cells);
-            }
-            params = params.rolling_kv(spill);
-        }
+        let params = self.params(spill, threads, n_ubatch);
         let mut context = model.context(&params).map_err(rolling_kv::Error::from)?;
         let _fault = match inject {
             Some(Inject::Drop) => Some(Fault::DropTile.inject()),

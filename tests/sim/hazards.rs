@@ -94,7 +94,11 @@ fn two_contexts_in_turns_on_one_device_do_not_disturb_each_other() {
     let twins = Twins::new(&backend(), &shape(3));
     let expected = twins.expected(&params(), |context| prompt_and_decode(context, 0, 250));
     let mut left = context(&twins.device, &params(), spill());
-    let mut right = context(&twins.device, &params(), RollingKv::window_cells(0).ring_depth(2));
+    let mut right = context(
+        &twins.device,
+        &params(),
+        RollingKv::window_cells(0).ring_depth(2),
+    );
     let tokens = some_tokens(250, 11);
     let (prompt, rest) = tokens.split_at(tokens.len() - 6);
     let mut found = [Vec::new(), Vec::new()];
@@ -111,11 +115,7 @@ fn layers_on_the_cpu_between_layers_on_the_device_change_nothing() {
     let backend = backend();
     let shape = shape(5);
     let cpu = Twins::new(&backend, &shape).cpu;
-    let expected = prompt_and_decode(
-        &mut context(&cpu, &params(), RollingKv::resident()),
-        0,
-        250,
-    );
+    let expected = prompt_and_decode(&mut context(&cpu, &params(), RollingKv::resident()), 0, 250);
     for layers in [0, 1, 2, 4] {
         let model = tiny::finish_with(
             tiny::describe(&shape),

@@ -18,7 +18,11 @@ fn every_window_gives_the_bits_of_the_resident_cpu_cache() {
             "window {window}"
         );
         let staging = spilled.staging().expect("the device stages");
-        assert_eq!(staging.bytes > 0, window < 300, "window {window}: {staging:?}");
+        assert_eq!(
+            staging.bytes > 0,
+            window < 300,
+            "window {window}: {staging:?}"
+        );
     }
 }
 
@@ -74,5 +78,9 @@ fn a_prompt_reads_each_tile_once_a_ubatch() {
     // Ubatches of 64 that end at 64, 128, 192 and 256 cells, less the window's tile.
     let tiles = (2 - 1) + (4 - 1) + (6 - 1) + (8 - 1);
     let staging = spilled.staging().expect("the device stages");
-    assert_eq!(staging.tiles_early + staging.tiles_late, tiles, "{staging:?}");
+    assert_eq!(
+        staging.tiles_early + staging.tiles_late,
+        tiles,
+        "{staging:?}"
+    );
 }

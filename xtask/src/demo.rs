@@ -1,5 +1,6 @@
 //! `cargo xtask demo`: from a fresh clone to an answer of a real model, in one command.
 
+use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use rolling_kv_stage::Variant;
@@ -8,13 +9,14 @@ use crate::cargo;
 use crate::error::Result;
 use crate::model;
 use crate::native;
+use crate::needle;
 use crate::place::Place;
 use crate::process::Run;
 use crate::setup;
 
 const QUESTION: &str = "What is the capital of France?";
 
-const STEPS: usize = 5;
+const STEPS: usize = 6;
 
 /// Announces and times the steps, on standard error.
 struct Steps {
@@ -37,7 +39,7 @@ impl Steps {
     }
 }
 
-/// Does what is missing, then asks the model; its answer is all that goes to standard output.
+/// Does what is missing, then asks the model twice; its two answers are all that goes to standard output.
 pub fn run(place: &Place) -> Result<()> {
     let mut steps = Steps {
         number: 0,
@@ -57,15 +59,26 @@ pub fn run(place: &Place) -> Result<()> {
         let ask = [
             "run", "--chat", "--temp", "0", "-n", "64", "-p", QUESTION, "-m",
         ];
-        Run::new(program)
+        Run::new(&program)
             .args(ask)
-            .arg(model)
+            .arg(&model)
             .dir(&place.root)
-            .attached()
+            .attached()?;
+        // The program ends a text with a line feed on a terminal only.
+        if !io::stdout().is_terminal() {
+            println!();
+        }
+        Ok(())
     })?;
+    let shown = steps.step(
+        "a needle in a long text, with most of the cache in host memory",
+        || needle::run(place, &program, &model),
+    )?;
+    eprintln!("shown: {shown}");
     eprintln!(
-        "all in {:.1} s; try `target/debug/rolling-kv --help` next",
-        steps.started.elapsed().as_secs_f64()
+        "all in {:.1} s; try `{} --help` next",
+        steps.started.elapsed().as_secs_f64(),
+        program.display()
     );
     Ok(())
 }

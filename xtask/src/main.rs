@@ -1,5 +1,6 @@
 //! The chores of this repository: `cargo xtask <command>`.
 
+mod archs;
 mod binaries;
 mod cargo;
 mod clone;
@@ -8,6 +9,7 @@ mod demo;
 mod dependent;
 mod elf;
 mod equality;
+mod equiv;
 mod error;
 mod fresh;
 mod git;
@@ -15,6 +17,8 @@ mod kernels;
 mod memcheck;
 mod model;
 mod native;
+mod needle;
+mod options;
 mod patches;
 mod place;
 mod process;
@@ -24,6 +28,7 @@ mod setup;
 mod smoke;
 mod sse;
 mod steps;
+mod story;
 mod suite;
 mod upstream;
 mod vendor;
@@ -63,10 +68,12 @@ Everything is built under the target folder; llama.cpp and the model are kept in
 
 #[derive(Subcommand)]
 enum Command {
-    /// Set up what is missing, build, fetch a small model and let it answer a question
+    /// Set up what is missing, build, fetch a small model and let it answer two questions
     ///
-    /// The answer goes to standard output, everything else to standard error. The first run fetches about 200 MB and
-    /// compiles llama.cpp; later ones take seconds.
+    /// The second is about a text of 4000 tokens; it is answered with the whole KV cache on the device and with three
+    /// quarters of it in host memory, and both answers must be the same and right. The answers go to standard output,
+    /// everything else to standard error. The first run fetches about 200 MB and compiles llama.cpp; later ones take
+    /// about a minute.
     Demo,
 
     /// Run every test, lint, documentation and format check
@@ -84,7 +91,8 @@ enum Command {
 
     /// Run the gates: what must hold of a build beside its tests
     Gates {
-        /// Also those that take long: long texts, all flash-attention cases, valgrind over all API tests, a fresh clone
+        /// Also those that take long: faults put into the logit gate, long texts, all flash-attention cases, valgrind over all
+        /// API tests, a fresh clone
         #[arg(long)]
         full: bool,
         /// Run only this gate and what it needs; may be given several times
@@ -119,6 +127,13 @@ enum Command {
 
     /// Build the unpatched llama-completion, llama-bench and llama-perplexity, to compare with
     Stock,
+
+    /// Run every architecture with a spilled cache, and compare the table with docs/ARCHITECTURES.md
+    Archs {
+        /// Write the table into that file instead
+        #[arg(long)]
+        write: bool,
+    },
 
     /// Build and run upstream's own tests on the patched tree
     UpstreamTests {
@@ -178,6 +193,10 @@ fn run(command: Command, place: &Place) -> Result<ExitCode> {
                     .bin_dir()
                     .display()
             );
+        }
+        Command::Archs { write } => {
+            setup::ensure(place)?;
+            archs::run(place, write)?;
         }
         Command::UpstreamTests { full } => {
             let counts = upstream::run(place, if full { Depth::Full } else { Depth::Short })?;

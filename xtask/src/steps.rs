@@ -11,8 +11,8 @@ use crate::place::Place;
 use crate::report::{Counts, Outcome};
 use crate::upstream::{self, Depth};
 use crate::{
-    binaries, cargo, clone, dependent, equality, fresh, kernels, memcheck, model, patches, setup,
-    smoke,
+    binaries, cargo, clone, dependent, equality, equiv, fresh, kernels, memcheck, model, options,
+    patches, setup, smoke,
 };
 
 /// A step that is one check.
@@ -153,6 +153,21 @@ pub fn collect_binaries(place: &Place) -> Result<Outcome> {
 /// The patched server answers.
 pub fn server_smoke(place: &Place) -> Result<Outcome> {
     counted(smoke::run(place))
+}
+
+/// A spilled cache gives the logits of a resident one over thousands of tokens.
+pub fn logit_equivalence(place: &Place) -> Result<Outcome> {
+    counted(equiv::clean(place))
+}
+
+/// The gate for that notices each fault.
+pub fn logit_equivalence_faults(place: &Place) -> Result<Outcome> {
+    counted(equiv::faults(place))
+}
+
+/// The options of llama.cpp's programs do what they say.
+pub fn program_options(place: &Place) -> Result<Outcome> {
+    counted(options::run(place))
 }
 
 /// Nothing is built twice.

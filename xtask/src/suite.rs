@@ -7,9 +7,10 @@ use crate::place::Place;
 use crate::report::{Outcome, Report};
 use crate::steps::{
     benches, clippy, collect_binaries, dependents, documentation, format, fresh_clone, freshness,
-    kernel_warnings, long_texts, model_fetch, native_build, patches_check, run_equality,
-    server_smoke, stock_build, tests, tooling_tests, tools, upstream_tests, upstream_tests_all,
-    upstream_tree, valgrind, valgrind_all,
+    kernel_warnings, logit_equivalence, logit_equivalence_faults, long_texts, model_fetch,
+    native_build, patches_check, program_options, run_equality, server_smoke, stock_build, tests,
+    tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree, valgrind,
+    valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -45,6 +46,7 @@ const TEST: &[Step] = &[
     step("dependents", &["native build"], dependents),
     step("binaries", &["native build"], collect_binaries),
     step("server smoke", &["model"], server_smoke),
+    step("options", &["model"], program_options),
     step("freshness", &["native build"], freshness),
     step("run equality", &["model", "stock build"], run_equality),
     step("upstream tests", &["model"], upstream_tests),
@@ -58,10 +60,17 @@ const GATES: &[Step] = &[
     step("model", &["native build"], model_fetch),
     step("run equality", &["model", "stock build"], run_equality),
     step("server smoke", &["model"], server_smoke),
+    step("options", &["model"], program_options),
+    step("logit equivalence", &["model"], logit_equivalence),
 ];
 
 /// What `--full` adds.
 const HEAVY: &[Step] = &[
+    step(
+        "logit equivalence, faults",
+        &["model"],
+        logit_equivalence_faults,
+    ),
     step("freshness", &["native build"], freshness),
     step("fresh clone", &[], fresh_clone),
     step("long texts", &["model"], long_texts),

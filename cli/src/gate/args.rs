@@ -23,13 +23,14 @@ pub enum Gate {
 
 /// The options of `rolling-kv gate logit-equiv`.
 #[derive(Args)]
+#[command(allow_negative_numbers = true)]
 pub struct LogitEquivArgs {
     /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
     #[arg(short, long, value_name = "MODEL")]
     pub model: PathBuf,
 
     /// Tokens of context; the text fills it
-    #[arg(long, value_name = "N", default_value_t = 6144, value_parser = parse::context)]
+    #[arg(long, value_name = "N", default_value_t = 6144, value_parser = parse::tokens)]
     pub ctx: u32,
 
     /// Cells of each layer in the window; the others lie in the tail
@@ -39,7 +40,7 @@ pub struct LogitEquivArgs {
     /// Cells of a tile, a multiple of 32
     ///
     /// [default: 128]
-    #[arg(long, value_name = "N", value_parser = parse::token_count)]
+    #[arg(long, value_name = "N", value_parser = parse::tile)]
     pub tile_cells: Option<u32>,
 
     /// How K and V are stored

@@ -16,6 +16,9 @@ const STEPS: u64 = 100;
 
 pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     let path = models::resolve(&args.model)?;
+    if let Some(file) = &args.json {
+        check_folder(file)?;
+    }
     let gate = LogitEquiv {
         n_ctx: args.ctx,
         window_cells: args.window_cells,
@@ -53,6 +56,19 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     Ok(match report.verdict {
         Verdict::Pass => exit::OK,
         Verdict::Fail => exit::FAILURE,
+    })
+}
+
+/// A folder that is not there is noticed before the work and not after it.
+fn check_folder(file: &Path) -> Result<(), GateCommandError> {
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let listed = fs::read_dir(folder).map(drop);
+    listed.map_err(|source| GateCommandError::Json {
+        path: file.into(),
+        source,
     })
 }
 

@@ -1,5 +1,6 @@
 //! The options of `rolling-kv run`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -44,6 +45,9 @@ pub struct RunArgs {
 
     #[command(flatten)]
     pub context: ContextArgs,
+
+    #[command(flatten)]
+    pub cache: CacheArgs,
 }
 
 /// Where the prompt comes from: one of the two.
@@ -101,11 +105,11 @@ pub struct ContextArgs {
     pub ctx: Option<u32>,
 
     /// Tokens that one call may process
-    #[arg(short, long, value_name = "N", default_value_t = 2048, value_parser = parse::batch)]
+    #[arg(short, long, value_name = "N", default_value_t = 2048, value_parser = parse::tokens)]
     pub batch: u32,
 
     /// Tokens that are computed at a time
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse::batch)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse::tokens)]
     pub ubatch: u32,
 
     /// CPU threads
@@ -131,16 +135,58 @@ pub struct ContextArgs {
     /// Flash attention; auto: where the model and the device allow it
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = FlashAttn::Auto)]
     pub flash_attn: FlashAttn,
+}
 
+/// Where the KV cache lies. Without any of these it lies wholly in device memory, and attention is llama.cpp's own.
+#[derive(Args)]
+#[command(next_help_heading = "Where the KV cache lies")]
+pub struct CacheArgs {
     /// Keep only the first N cells of each layer's cache in device memory, the others in host memory; attention stays exact
     ///
-    /// [default: the whole cache in device memory]
-    #[arg(long, value_name = "N", value_parser = parse::token_count)]
-    pub window_cells: Option<u32>,
+    /// N is rounded down to whole tiles; 0 puts every cell into host memory. `auto` keeps as many cells as the free device
+    /// memory holds.
+    #[arg(long, value_name = "N|auto", value_parser = parse::window)]
+    pub window_cells: Option<WindowArg>,
 
-    /// Order of attention with --window-cells; tiled: the same bits for every window
-    #[arg(long, value_name = "ORDER", value_enum, default_value_t = OrderArg::Auto, requires = "window_cells")]
-    pub order: OrderArg,
+    /// Keep as many cells in device memory as fit into this many MiB, over all layers
+    #[arg(long, value_name = "MIB", value_parser = parse::mebibytes, conflicts_with = "window_cells")]
+    pub vram_target_mib: Option<u64>,
+
+    /// Layers whose cache stays wholly in device memory, such as 0-4,11
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse::layer_range)]
+    pub resident_layers: Vec<RangeInclusive<u32>>,
+
+    /// Order of attention; auto: llama.cpp's own while a layer fits its window; tiled: the same bits for every window
+    ///
+    /// [default: auto]
+    #[arg(long, value_name = "ORDER", value_enum)]
+    pub order: Option<OrderArg>,
+
+    /// Cells of a tile, a multiple of 32; the bits of order tiled belong to one size
+    ///
+    /// [default: 128]
+    #[arg(long, value_name = "N", value_parser = parse::tile)]
+    pub tile_cells: Option<u32>,
+}
+
+impl CacheArgs {
+    /// Whether any of them was given.
+    pub fn given(&self) -> bool {
+        self.window_cells.is_some()
+            || self.vram_target_mib.is_some()
+            || !self.resident_layers.is_empty()
+            || self.order.is_some()
+            || self.tile_cells.is_some()
+    }
+}
+
+/// How many cells of a layer lie in device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowArg {
+    /// This many.
+    Cells(u32),
+    /// As many as the free device memory holds.
+    Auto,
 }
 
 /// The order of attention.

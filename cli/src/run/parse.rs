@@ -4,8 +4,13 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use super::args::WindowArg;
+
 /// Largest count that llama.cpp's 32-bit signed fields hold.
 const COUNT_MAX: u32 = i32::MAX as u32;
+
+/// More layers than any model has; a list is not to name a billion of them.
+const LAYERS_MAX: u32 = 4096;
 
 /// How many tokens to generate; 0 is allowed.
 pub fn token_count(text: &str) -> Result<u32, String> {
@@ -18,8 +23,8 @@ pub fn context(text: &str) -> Result<u32, String> {
         .map_err(|error| format!("{error}; without --ctx a fitting size is chosen"))
 }
 
-/// A number of tokens in a batch or a ubatch.
-pub fn batch(text: &str) -> Result<u32, String> {
+/// A number of tokens that cannot be 0.
+pub fn tokens(text: &str) -> Result<u32, String> {
     within(text, 1..=COUNT_MAX)
 }
 
@@ -31,6 +36,44 @@ pub fn threads(text: &str) -> Result<u32, String> {
 /// A number of layers.
 pub fn layers(text: &str) -> Result<u32, String> {
     within(text, 0..=COUNT_MAX)
+}
+
+/// A number of cells for the window, or `auto`.
+pub fn window(text: &str) -> Result<WindowArg, String> {
+    if text == "auto" {
+        return Ok(WindowArg::Auto);
+    }
+    within(text, 0..=COUNT_MAX)
+        .map(WindowArg::Cells)
+        .map_err(|error| format!("{error}, nor auto"))
+}
+
+/// An amount of memory in MiB.
+pub fn mebibytes(text: &str) -> Result<u64, String> {
+    within(text, 1..=1 << 40)
+}
+
+/// A layer, or the first and the last of some: `11` or `0-4`.
+pub fn layer_range(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (layers(first), layers(last)) {
+        (Ok(first), Ok(last)) if first <= last && last < LAYERS_MAX => Ok(first..=last),
+        _ => Err(format!(
+            "{text:?} is not a layer, nor a range such as 0-4 with the smaller number first"
+        )),
+    }
+}
+
+/// A number of cells of a tile.
+pub fn tile(text: &str) -> Result<u32, String> {
+    const STEP: u32 = 32;
+    const MAX: u32 = 8192;
+    match within(text, STEP..=MAX) {
+        Ok(cells) if cells.is_multiple_of(STEP) => Ok(cells),
+        _ => Err(format!(
+            "{text:?} is not a multiple of {STEP} from {STEP} to {MAX}"
+        )),
+    }
 }
 
 /// How many tokens stay candidates; 0 means all.
@@ -113,6 +156,33 @@ mod tests {
         assert_eq!(probability("1"), Ok(1.0));
         assert_eq!(token_count("0"), Ok(0));
         assert_eq!(seed("4294967294"), Ok(u32::MAX - 1));
+    }
+
+    #[test]
+    fn a_window_is_a_number_or_auto() {
+        assert_eq!(window("auto"), Ok(WindowArg::Auto));
+        assert_eq!(window("0"), Ok(WindowArg::Cells(0)));
+        for text in ["", "-1", "half", "2147483648", "256,512"] {
+            assert!(window(text).unwrap_err().contains("auto"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_layers_is_made_of_layers_and_ranges() {
+        assert_eq!(layer_range("11"), Ok(11..=11));
+        assert_eq!(layer_range("0-4"), Ok(0..=4));
+        for text in ["", "-", "4-0", "1-", "-1", "a", "0-4096"] {
+            assert!(layer_range(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tile_is_a_multiple_of_its_step() {
+        assert_eq!(tile("32"), Ok(32));
+        assert_eq!(tile("8192"), Ok(8192));
+        for text in ["0", "31", "33", "8224", "x"] {
+            assert!(tile(text).unwrap_err().contains("multiple of 32"), "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rolling_kv::Residency;
 use serde::Serialize;
 
 /// Why the generation ended.
@@ -120,6 +121,62 @@ pub struct OptionsJson {
     pub flash_attn: bool,
 }
 
+/// Where the cache lay, and what attention did with it.
+#[derive(Serialize)]
+pub struct ResidencyJson {
+    pub order: &'static str,
+    pub tile_cells: u32,
+    pub kv_cells: u32,
+    /// Cells of the smallest and of the largest window; layers with a sliding window of the model are left out.
+    pub window_cells_min: u32,
+    pub window_cells_max: u32,
+    pub layers: usize,
+    pub layers_with_tail: usize,
+    pub device_bytes: u64,
+    pub host_bytes: u64,
+    pub tiled_nodes: u64,
+    pub tiles_window: u64,
+    pub tiles_tail: u64,
+    pub partials_merged: u64,
+    pub tail_bytes_read: u64,
+}
+
+impl ResidencyJson {
+    /// The sums and extremes over all layers.
+    pub fn new(residency: &Residency) -> Self {
+        let totals = residency.totals();
+        let windows = || {
+            let own = residency.layers.iter().filter(|layer| !layer.sliding);
+            own.map(|layer| layer.window_cells)
+        };
+        let tails = residency
+            .layers
+            .iter()
+            .filter(|layer| layer.window_cells < layer.kv_size);
+        Self {
+            order: if residency.tiled { "tiled" } else { "auto" },
+            tile_cells: residency.tile_cells,
+            kv_cells: residency
+                .layers
+                .iter()
+                .map(|layer| layer.kv_size)
+                .max()
+                .unwrap_or(0),
+            window_cells_min: windows().min().unwrap_or(0),
+            window_cells_max: windows().max().unwrap_or(0),
+            layers: residency.layers.len(),
+            layers_with_tail: tails.count(),
+            device_bytes: residency.device_bytes(),
+            host_bytes: residency.host_bytes(),
+            tiled_nodes: totals.nodes,
+            tiles_window: totals.tiles_window,
+            tiles_tail: totals.tiles_tail,
+            partials_merged: totals.partials_merged,
+            tail_bytes_read: totals.tail_bytes_read,
+        }
+    }
+}
+
 /// Everything that is known when a run has ended.
 pub struct Outcome {
     pub text: String,
@@ -159,6 +216,9 @@ pub struct RunJson<'a> {
     pub model: Option<ModelJson>,
     /// As `model`.
     pub options: Option<OptionsJson>,
+    /// Absent when nothing was asked of the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub residency: Option<ResidencyJson>,
 }
 
 impl<'a> RunJson<'a> {
@@ -174,6 +234,7 @@ impl<'a> RunJson<'a> {
             timings: outcome.timings.json(),
             model: None,
             options: None,
+            residency: None,
         }
     }
 

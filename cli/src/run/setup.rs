@@ -9,7 +9,7 @@ use rolling_kv::{
     KvType, LoadError, Model, ModelParams, Order, ParseSpecial, RollingKv, Token,
 };
 
-use super::args::{ContextArgs, FlashAttn, OrderArg, RunArgs};
+use super::args::{CacheArgs, ContextArgs, FlashAttn, OrderArg, RunArgs, WindowArg};
 use super::{RunError, threads};
 use crate::{interrupt, ui};
 
@@ -106,16 +106,39 @@ pub fn context<'model>(
             FlashAttn::On => FlashAttention::On,
             FlashAttn::Off => FlashAttention::Off,
         });
-    let params = match options.window_cells {
-        Some(cells) => {
-            params.rolling_kv(RollingKv::window_cells(cells).order(match options.order {
-                OrderArg::Auto => Order::Auto,
-                OrderArg::Tiled => Order::Tiled,
-            }))
-        }
+    let params = match residency(&args.cache) {
+        Some(asked) => params.rolling_kv(asked),
         None => params,
     };
     Ok(model.context(&params)?)
+}
+
+/// What is asked of the cache; `None`: nothing, and it is llama.cpp's own.
+fn residency(args: &CacheArgs) -> Option<RollingKv> {
+    if !args.given() {
+        return None;
+    }
+    let placed = match (args.vram_target_mib, args.window_cells) {
+        (Some(mib), _) => RollingKv::vram_budget_mib(mib),
+        (None, Some(WindowArg::Cells(cells))) => RollingKv::window_cells(cells),
+        (None, Some(WindowArg::Auto)) => RollingKv::auto(),
+        (None, None) if args.resident_layers.is_empty() => RollingKv::resident(),
+        (None, None) => RollingKv::auto(),
+    };
+    let ordered = placed.order(match args.order {
+        Some(OrderArg::Tiled) => Order::Tiled,
+        Some(OrderArg::Auto) | None => Order::Auto,
+    });
+    let tiled = match args.tile_cells {
+        Some(cells) => ordered.tile_cells(cells),
+        None => ordered,
+    };
+    Some(
+        args.resident_layers
+            .iter()
+            .cloned()
+            .fold(tiled, RollingKv::resident_layers),
+    )
 }
 
 /// What is needed, but no more than the model was trained for.

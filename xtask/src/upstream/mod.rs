@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rolling_kv_stage::{Built, Variant};
 
+use crate::archs;
 use crate::error::{Error, Result};
 use crate::model;
 use crate::native::{self, UPSTREAM_TESTS};
@@ -81,7 +82,7 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
             simple(bench.program("test-rkv-attn"), parse::closing)
         }),
         timed("architectures with a spilled cache", || {
-            spilled_architectures(&bench)
+            spilled_architectures(&bench, &place.root)
         }),
     ];
     if depth == Depth::Full {
@@ -240,11 +241,13 @@ fn architectures(bench: &Bench) -> Result<Counts> {
     agree(&ended, Counts::new(all - failed, failed, rows.skipped))
 }
 
-/// Our table of every architecture with a window; the whole of it is kept beside the logs.
-fn spilled_architectures(bench: &Bench) -> Result<Counts> {
-    let ended = bench.program("test-rkv-archs").quietly()?;
+/// Our table of every architecture with a window; it must be the one in docs/.
+fn spilled_architectures(bench: &Bench, root: &Path) -> Result<Counts> {
+    let ended = bench.program(archs::PROGRAM).quietly()?;
     save_log(bench, "test-rkv-archs.log", &ended)?;
-    agree(&ended, parse::closing(&ended.text))
+    let counts = agree(&ended, parse::closing(&ended.text))?;
+    archs::agree(root, &ended.text)?;
+    Ok(counts)
 }
 
 fn backend_ops(bench: &Bench, ops: &str, params: Option<&str>) -> Result<Counts> {

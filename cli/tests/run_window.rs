@@ -1,0 +1,190 @@
+//! `rolling-kv run` with most of the cache in host memory.
+
+mod common;
+
+use std::path::Path;
+use std::process::Output;
+
+use common::{assert_fails, model, program, run, stderr, stdout};
+use serde_json::Value;
+
+/// About 330 tokens, so that two tiles of 128 cells are full and a third is begun.
+fn prompt() -> String {
+    let lines: String = (1..=28)
+        .map(|day| {
+            format!(
+                "Day {day}: the boat carried {} boxes of tea. ",
+                day * 7 % 50
+            )
+        })
+        .collect();
+    format!("{lines}Day 29: the boat carried")
+}
+
+fn with(model: &Path, options: &[&str]) -> Output {
+    let mut command = program();
+    command
+        .args(["run", "--threads", "1", "--temp", "0", "-n", "12", "-p"])
+        .args([&prompt(), "--model"])
+        .arg(model)
+        .args(options);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    output
+}
+
+fn json(model: &Path, options: &[&str]) -> Value {
+    let mut all = options.to_vec();
+    all.push("--json");
+    serde_json::from_slice(&with(model, &all).stdout).expect("one JSON object")
+}
+
+#[test]
+fn a_window_changes_where_the_cache_lies_and_not_the_text() {
+    let Some(model) = model() else { return };
+    let resident = json(&model, &["--order", "tiled"]);
+    let spilled = json(&model, &["--order", "tiled", "--window-cells", "128"]);
+    assert_eq!(resident["tokens"], spilled["tokens"]);
+    assert_eq!(resident["text"], spilled["text"]);
+
+    let number = |run: &Value, name: &str| run["residency"][name].as_u64().expect(name);
+    assert_eq!(resident["residency"]["order"], "tiled");
+    assert_eq!(number(&resident, "host_bytes"), 0);
+    assert_eq!(number(&resident, "tiles_tail"), 0);
+    assert_eq!(
+        number(&resident, "window_cells_min"),
+        number(&resident, "kv_cells")
+    );
+    assert_eq!(number(&spilled, "window_cells_max"), 128);
+    assert_eq!(number(&spilled, "layers"), 30);
+    assert_eq!(number(&spilled, "layers_with_tail"), 30);
+    assert_eq!(
+        number(&spilled, "device_bytes") * number(&spilled, "kv_cells"),
+        number(&resident, "device_bytes") * 128
+    );
+    assert_eq!(
+        number(&spilled, "device_bytes") + number(&spilled, "host_bytes"),
+        number(&resident, "device_bytes")
+    );
+    for counter in [
+        "tiled_nodes",
+        "tiles_tail",
+        "partials_merged",
+        "tail_bytes_read",
+    ] {
+        assert!(number(&spilled, counter) > 0, "{counter}");
+    }
+}
+
+#[test]
+fn the_residency_is_a_line_of_standard_error() {
+    let Some(model) = model() else { return };
+    let output = with(
+        &model,
+        &["--window-cells", "200", "--resident-layers", "0-3,29"],
+    );
+    let lines = stderr(&output);
+    for part in [
+        "window 128 to 512 of 512 cells",
+        "25 of 30 layers with a tail",
+        "order auto",
+        "on the device",
+        "in host memory",
+        "from the tail",
+    ] {
+        assert!(lines.contains(part), "no {part:?} in: {lines}");
+    }
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(!stdout(&output).contains("window"));
+}
+
+#[test]
+fn without_an_option_for_it_nothing_is_said_of_the_cache() {
+    let Some(model) = model() else { return };
+    assert!(json(&model, &[]).get("residency").is_none());
+    assert!(!stderr(&with(&model, &[])).contains("window"));
+}
+
+#[test]
+fn a_target_of_device_memory_gives_the_window_that_fits_it() {
+    let Some(model) = model() else { return };
+    // 512 cells of SmolLM2 in f16 are 11.25 MiB.
+    let found = json(&model, &["--vram-target-mib", "6", "--order", "tiled"]);
+    let residency = &found["residency"];
+    let bytes = residency["device_bytes"].as_u64().unwrap();
+    assert!(bytes > 4 << 20 && bytes <= 6 << 20, "{residency}");
+    assert!(residency["tiles_tail"].as_u64().unwrap() > 0, "{residency}");
+}
+
+#[test]
+fn a_smaller_tile_is_used() {
+    let Some(model) = model() else { return };
+    let found = json(&model, &["--window-cells", "96", "--tile-cells", "32"]);
+    assert_eq!(found["residency"]["tile_cells"], 32);
+    assert_eq!(found["residency"]["window_cells_max"], 96);
+}
+
+#[test]
+fn a_window_without_flash_attention_is_refused_with_the_way_out() {
+    let Some(model) = model() else { return };
+    let mut command = program();
+    command
+        .args([
+            "run",
+            "-p",
+            "x",
+            "--window-cells",
+            "128",
+            "--flash-attn",
+            "off",
+            "-m",
+        ])
+        .arg(&*model);
+    assert_fails(&command.output().unwrap(), 2, &["window", "flash"]);
+}
+
+#[test]
+fn a_layer_that_the_model_does_not_have_is_refused_with_those_it_has() {
+    let Some(model) = model() else { return };
+    let mut command = program();
+    command
+        .args([
+            "run",
+            "-p",
+            "x",
+            "--window-cells",
+            "128",
+            "--resident-layers",
+            "30",
+            "-m",
+        ])
+        .arg(&*model);
+    assert_fails(&command.output().unwrap(), 2, &["layer 30", "0 to 29"]);
+}
+
+#[test]
+fn values_that_mean_nothing_are_refused_by_name() {
+    for (option, value, word) in [
+        ("--window-cells", "many", "auto"),
+        ("--window-cells", "-1", "auto"),
+        ("--vram-target-mib", "0", "1"),
+        ("--resident-layers", "4-1", "0-4"),
+        ("--order", "fast", "tiled"),
+        ("--tile-cells", "100", "multiple of 32"),
+    ] {
+        let output = run(&["run", "-m", "x", "-p", "y", option, value]);
+        assert_fails(&output, 2, &[option, word]);
+    }
+    let output = run(&[
+        "run",
+        "-m",
+        "x",
+        "-p",
+        "y",
+        "--window-cells",
+        "1",
+        "--vram-target-mib",
+        "1",
+    ]);
+    assert_fails(&output, 2, &["--window-cells", "--vram-target-mib"]);
+}

@@ -1,0 +1,213 @@
+//! The options step: llama.cpp's own programs, patched, are driven with a window, and with values that cannot work.
+
+mod bench;
+mod completion;
+mod help;
+mod line;
+mod perplexity;
+mod refusals;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rolling_kv_stage::Variant;
+
+use crate::error::{Error, Result};
+use crate::model;
+use crate::native::{self, PROGRAMS};
+use crate::place::Place;
+use crate::process::{Ended, Run, tail};
+use crate::report::Counts;
+use crate::story;
+
+/// The longest that one program may take, on a slow machine under load.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// One thread is the quickest on a machine that has other work too.
+const THREADS: &str = "1";
+
+/// Pairs of sentences of the text: about 3100 tokens, three chunks.
+const PAIRS: usize = 200;
+
+/// An option of the programs.
+struct Opt {
+    name: &'static str,
+    /// The environment variable of the programs that use llama.cpp's common parser.
+    env: &'static str,
+    /// A value that means nothing.
+    bad: &'static str,
+    /// What the refusal of that value says besides the name.
+    expected: &'static str,
+}
+
+const OPTIONS: [Opt; 6] = [
+    Opt {
+        name: "--kv-residency-mode",
+        env: "LLAMA_ARG_KV_RESIDENCY_MODE",
+        bad: "on",
+        expected: "off or window",
+    },
+    Opt {
+        name: "--kv-window-cells",
+        env: "LLAMA_ARG_KV_WINDOW_CELLS",
+        bad: "-5",
+        expected: "a number of cells or auto",
+    },
+    Opt {
+        name: "--kv-vram-target",
+        env: "LLAMA_ARG_KV_VRAM_TARGET",
+        bad: "4GB",
+        expected: "a number of MiB",
+    },
+    Opt {
+        name: "--kv-resident-layers",
+        env: "LLAMA_ARG_KV_RESIDENT_LAYERS",
+        bad: "4-1",
+        expected: "a list of layers like 0-4,11",
+    },
+    Opt {
+        name: "--kv-order",
+        env: "LLAMA_ARG_KV_ORDER",
+        bad: "fast",
+        expected: "auto or tiled",
+    },
+    Opt {
+        name: "--kv-tail-tile",
+        env: "LLAMA_ARG_KV_TAIL_TILE",
+        bad: "33",
+        expected: "a multiple of 32",
+    },
+];
+
+/// What the checks run, and what came of them so far.
+struct Rig {
+    bin: PathBuf,
+    model: PathBuf,
+    /// The text, about 3100 tokens.
+    text: PathBuf,
+    /// The beginning of the text, about 400 tokens.
+    prompt: PathBuf,
+    counts: Counts,
+}
+
+/// Runs all checks and prints a line for each.
+pub fn run(place: &Place) -> Result<Counts> {
+    let mut rig = prepare(place)?;
+    help::check(&mut rig)?;
+    refusals::check(&mut rig)?;
+    completion::check(&mut rig)?;
+    bench::check(&mut rig)?;
+    perplexity::check(&mut rig)?;
+    Ok(rig.counts)
+}
+
+fn prepare(place: &Place) -> Result<Rig> {
+    let built = native::build(place, Variant::Patched, PROGRAMS)?;
+    let scratch = place.work().join("options");
+    fs::create_dir_all(&scratch).map_err(Error::file("make", &scratch))?;
+    let write = |name: &str, pairs: usize| {
+        let path = scratch.join(name);
+        fs::write(&path, story::pairs(pairs).join(" ")).map_err(Error::file("write", &path))?;
+        Ok::<_, Error>(path)
+    };
+    Ok(Rig {
+        bin: built.bin_dir().to_owned(),
+        model: model::fetch(place)?,
+        text: write("text.txt", PAIRS)?,
+        prompt: write("prompt.txt", PAIRS / 8)?,
+        counts: Counts::default(),
+    })
+}
+
+impl Rig {
+    /// A program without any of the options in its environment.
+    fn program(&self, name: &str) -> Run {
+        let run = Run::new(self.bin.join(name)).limit(LIMIT);
+        OPTIONS
+            .iter()
+            .fold(run, |run, option| run.env_remove(option.env))
+            .env_remove("LLAMA_ARG_FLASH_ATTN")
+    }
+
+    /// A program with the model.
+    fn with_model(&self, name: &str) -> Run {
+        self.program(name)
+            .args(["-t", THREADS, "-m"])
+            .arg(&self.model)
+    }
+
+    /// Counts and prints one claim; `wrong` says what was found instead.
+    fn claim(&mut self, claim: &str, wrong: Option<String>) {
+        match wrong {
+            None => {
+                println!("ok  {claim}");
+                self.counts += Counts::ONE;
+            }
+            Some(found) => {
+                println!("FAILED: {claim}\n  {}", found.replace('\n', "\n  "));
+                self.counts += Counts::new(0, 1, 0);
+            }
+        }
+    }
+}
+
+/// `None` if the two are the same, else both.
+fn unequal<T: PartialEq + std::fmt::Debug>(found: &T, expected: &T) -> Option<String> {
+    (found != expected).then(|| format!("expected {expected:?}\nfound    {found:?}"))
+}
+
+/// `None` if the program ended by itself, with a failing exit code and each of `words`; else what it did.
+fn not_refused(ended: &Ended, words: &[&str]) -> Option<String> {
+    let missing: Vec<&&str> = words
+        .iter()
+        .filter(|word| !ended.text.contains(**word))
+        .collect();
+    let code = ended.status.code();
+    if code.is_some_and(|code| code != 0) && missing.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "expected a failing exit code and {words:?}\nfound    {}, without {missing:?}:\n{}",
+        crate::process::in_words(ended.status),
+        tail(&ended.text)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(script: &str) -> Ended {
+        Run::new("sh").args(["-c", script]).quietly().unwrap()
+    }
+
+    #[test]
+    fn a_refusal_has_an_exit_code_and_the_words() {
+        assert_eq!(
+            not_refused(&ended("echo --x is bad; exit 1"), &["--x"]),
+            None
+        );
+        for broken in [
+            "echo --x is bad",
+            "echo bad; exit 1",
+            "echo --x; kill -6 $$",
+        ] {
+            assert!(not_refused(&ended(broken), &["--x"]).is_some(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn claims_are_counted() {
+        let mut rig = Rig {
+            bin: PathBuf::new(),
+            model: PathBuf::new(),
+            text: PathBuf::new(),
+            prompt: PathBuf::new(),
+            counts: Counts::default(),
+        };
+        rig.claim("one is one", unequal(&1, &1));
+        rig.claim("one is two", unequal(&1, &2));
+        assert_eq!(rig.counts, Counts::new(1, 1, 0));
+    }
+}
