@@ -1,7 +1,9 @@
 //! `rolling-kv gate`: what proves, with numbers, that nothing changed but the placement.
 
 mod args;
+mod cliff;
 mod error;
+mod files;
 mod logit_equiv;
 
 pub use args::GateArgs;
@@ -13,5 +15,6 @@ use args::Gate;
 pub fn gate(args: &GateArgs) -> Result<u8, GateCommandError> {
     match &args.gate {
         Gate::LogitEquiv(options) => logit_equiv::run(options),
+        Gate::Cliff(options) => cliff::run(options),
     }
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod cache;
+mod device;
 mod digest;
 mod doctor;
 mod error;

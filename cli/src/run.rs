@@ -14,13 +14,13 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Instant;
 
-use rolling_kv::{Backend, Context, Model, Residency};
+use rolling_kv::{Context, Model, Residency};
 
 pub use args::{CACHE_TYPES, RunArgs};
 pub use error::RunError;
 pub use threads::fitting as fitting_threads;
 
-use crate::{exit, interrupt, models, ui};
+use crate::{device, exit, interrupt, models, ui};
 use generate::Generation;
 use report::{ModelJson, OptionsJson, Outcome, ResidencyJson, RunJson, StopReason};
 
@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs) -> Result<u8, RunError> {
     let path = models::resolve(&args.model)?;
     let seed = setup::seed(args.sampling.seed);
     interrupt::install();
-    let backend = Backend::init()?;
+    let backend = device::start(args.context.device.as_ref())?;
     let start = Instant::now();
     let Some(model) = setup::load(&backend, &path, &args.context)? else {
         let outcome = Outcome::interrupted_after(start.elapsed());

@@ -76,9 +76,12 @@ const DECODED: usize = 24;
 const PROMPT_OUTPUTS: usize = 40;
 /// Tokens of one batch.
 const BATCH: usize = 512;
-/// How far above the noise floor a divergence may lie. The floor is itself a sample of noise: of the two stock runs one
-/// may come out close by luck, and on the same texts its mean was seen to vary by this factor.
-const FLOOR_FACTOR: f64 = 4.0;
+/// How far above the noise floor a divergence may lie. The floor is itself a sample: on the same texts its mean was seen
+/// between 0.95 and 1.05 of ours.
+const FLOOR_FACTOR: f64 = 2.0;
+/// Tokens of a ubatch of the second stock run: few enough that llama.cpp computes the prompt's attention as it does a decode
+/// step's, in another order and with other intermediate precision.
+const NOISE_UBATCH: u32 = 32;
 /// Mean divergence in nats below which nothing is judged: rounding of one logit in 32 bits makes about as much.
 const FLOOR_LEAST: f64 = 1e-6;
 
@@ -112,7 +115,7 @@ impl LogitEquiv {
             })?
             .0;
         let noise = self
-            .evaluate(model, &tokens, None, other_threads, 256, None, |done| {
+            .evaluate(model, &tokens, None, other_threads, NOISE_UBATCH, None, |done| {
                 progress("stock again", done)
             })?
             .0;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::device::SimSpec;
 use crate::run::{CACHE_TYPES, parse};
 
 /// The options of `rolling-kv gate`.
@@ -19,6 +20,9 @@ pub struct GateArgs {
 pub enum Gate {
     /// Compare the logits of a spilled cache with those of a resident one and of llama.cpp's own attention
     LogitEquiv(LogitEquivArgs),
+
+    /// Measure what a tail costs, on a simulated device: decode time over its length, for the ring and for copies that wait
+    Cliff(CliffArgs),
 }
 
 /// The options of `rolling-kv gate logit-equiv`.
@@ -61,6 +65,10 @@ pub struct LogitEquivArgs {
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
 
+    /// Run on a simulated device, such as sim:mem=512MiB,link=6.4GB/s; see docs/SIM.md
+    #[arg(long, value_name = "sim:SPEC", value_parser = SimSpec::parse)]
+    pub device: Option<SimSpec>,
+
     /// Put a fault into the spilled run; the gate must then fail
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<InjectArg>,
@@ -68,6 +76,58 @@ pub struct LogitEquivArgs {
     /// Write what was found to this file, as one JSON object
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// The options of `rolling-kv gate cliff`.
+#[derive(Args)]
+pub struct CliffArgs {
+    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
+    #[arg(short, long, value_name = "MODEL")]
+    pub model: PathBuf,
+
+    /// The simulated device, such as sim:mem=2GiB,link=6.4GB/s; its link is what matters
+    #[arg(long, value_name = "sim:SPEC", default_value = "sim:link=6.4GB/s", value_parser = SimSpec::parse)]
+    pub device: SimSpec,
+
+    /// Tokens of context; a text fills all but the decoded ones
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = parse::tokens)]
+    pub ctx: u32,
+
+    /// Windows that are tried, evenly spread from every cell to none
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub points: u32,
+
+    /// Tokens decoded at each point; the first two do not count
+    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub decoded: u32,
+
+    /// Cells of a tile, a multiple of 32
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse::tile)]
+    pub tile_cells: u32,
+
+    /// Slots of the ring
+    ///
+    /// [default: chosen from the free device memory]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub ring_depth: Option<u32>,
+
+    /// Compute threads
+    ///
+    /// [default: as many as this process may use]
+    #[arg(short, long, value_name = "N", value_parser = parse::threads)]
+    pub threads: Option<u32>,
+
+    /// Seed of the built-in text
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write what was found to this file, as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Draw what was found into this file, as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// The faults.

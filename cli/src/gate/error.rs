@@ -22,6 +22,14 @@ pub enum GateCommandError {
     Gate(#[from] GateError),
     #[error("cannot read the text {}: {source}\n  next: check the path, or leave out --text", path.display())]
     Text { path: PathBuf, source: io::Error },
+    #[error(
+        "the bandwidth of the device's link is not understood\n  next: give it as link=6.4GB/s"
+    )]
+    Link,
+    #[error("the picture could not be drawn: {0}")]
+    Draw(String),
+    #[error("cannot write {}: {source}\n  next: check the folder, or leave out --plot", path.display())]
+    Plot { path: PathBuf, source: io::Error },
     #[error("cannot write {}: {source}\n  next: check the folder, or leave out --json", path.display())]
     Json { path: PathBuf, source: io::Error },
 }

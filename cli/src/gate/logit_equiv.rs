@@ -3,16 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use rolling_kv::{Backend, KvType, Model, ModelParams};
+use rolling_kv::{KvType, Model, ModelParams};
 use rolling_kv_gates::{Comparison, Inject, LogitEquiv, LogitEquivReport, Verdict};
 use serde_json::json;
 
 use super::args::{InjectArg, LogitEquivArgs};
 use super::error::GateCommandError;
-use crate::{exit, models, run, ui};
-
-/// Steps of the bar of one run.
-const STEPS: u64 = 100;
+use super::files::{check_folder, with_bars};
+use crate::{device, exit, models, run, ui};
 
 pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     let path = models::resolve(&args.model)?;
@@ -46,29 +44,16 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
                 .to_lowercase()),
     ));
 
-    let backend = Backend::init()?;
+    let backend = device::start(args.device.as_ref())?;
     let model = Model::load(&backend, &path, &ModelParams::default())?;
-    let report = with_bars(&gate, &model)?;
+    let report = with_bars(|progress| gate.run(&model, progress))?;
     print(&report);
     if let Some(file) = &args.json {
-        write_json(file, &path, &gate, &report)?;
+        write_json(file, &path, args, &gate, &report)?;
     }
     Ok(match report.verdict {
         Verdict::Pass => exit::OK,
         Verdict::Fail => exit::FAILURE,
-    })
-}
-
-/// A folder that is not there is noticed before the work and not after it.
-fn check_folder(file: &Path) -> Result<(), GateCommandError> {
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let listed = fs::read_dir(folder).map(drop);
-    listed.map_err(|source| GateCommandError::Json {
-        path: file.into(),
-        source,
     })
 }
 
@@ -85,25 +70,6 @@ fn kv_type(name: &str) -> KvType {
         .into_iter()
         .find(|kv| kv.to_string() == name)
         .unwrap_or_default()
-}
-
-fn with_bars(gate: &LogitEquiv, model: &Model) -> Result<LogitEquivReport, GateCommandError> {
-    let mut current: Option<(&str, indicatif::ProgressBar)> = None;
-    let report = gate.run(model, |name, share| {
-        if current.as_ref().is_none_or(|(shown, _)| *shown != name) {
-            if let Some((_, bar)) = current.take() {
-                bar.finish_and_clear();
-            }
-            current = Some((name, ui::share_bar(name, STEPS)));
-        }
-        if let Some((_, bar)) = &current {
-            bar.set_position((share * STEPS as f64) as u64);
-        }
-    });
-    if let Some((_, bar)) = current {
-        bar.finish_and_clear();
-    }
-    Ok(report?)
 }
 
 fn print(report: &LogitEquivReport) {
@@ -149,6 +115,7 @@ fn row(name: &str, found: &Comparison) -> String {
 fn write_json(
     file: &Path,
     model: &Path,
+    args: &LogitEquivArgs,
     gate: &LogitEquiv,
     report: &LogitEquivReport,
 ) -> Result<(), GateCommandError> {
@@ -158,8 +125,8 @@ fn write_json(
         "model": model.display().to_string(),
         "n_ctx": gate.n_ctx,
         "window_cells": report.window_cells,
-        "engine": "in place",
-        "backend": "cpu",
+        "engine": if args.device.is_some() { "stream" } else { "in place" },
+        "backend": args.device.as_ref().map_or("cpu".to_owned(), |device| format!("sim:{}", device.0)),
         "seed": gate.seed,
         "inject": gate.inject,
         "metrics": report,

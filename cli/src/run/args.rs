@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use super::parse;
+use crate::device::SimSpec;
 
 /// The options of `rolling-kv run`.
 #[derive(Args)]
@@ -123,6 +124,10 @@ pub struct ContextArgs {
     /// [default: all]
     #[arg(long, value_name = "N", value_parser = parse::layers)]
     pub gpu_layers: Option<u32>,
+
+    /// Compute on a simulated device, such as sim:mem=512MiB,link=6.4GB/s; see docs/SIM.md
+    #[arg(long, value_name = "sim:SPEC", value_parser = SimSpec::parse)]
+    pub device: Option<SimSpec>,
 
     /// Type of the cached keys
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = PossibleValuesParser::new(CACHE_TYPES))]

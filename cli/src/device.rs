@@ -1,0 +1,82 @@
+//! The option `--device`: a device that is not there.
+
+use rolling_kv::{Backend, BackendError};
+
+/// Starts the backends, and adds the simulated device when one was asked for.
+pub fn start(device: Option<&SimSpec>) -> Result<Backend, BackendError> {
+    let backend = Backend::init()?;
+    if let Some(SimSpec(spec)) = device {
+        backend.simulate(spec)?;
+    }
+    Ok(backend)
+}
+
+/// What follows `sim:`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimSpec(pub String);
+
+/// Bandwidth of the link when none is given, as in docs/SIM.md.
+const DEFAULT_LINK: &str = "16GB/s";
+
+impl SimSpec {
+    /// Reads `sim` or `sim:KEY=VALUE,...`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "sim" => Ok(Self(String::new())),
+            Some(("sim", spec)) => Ok(Self(spec.to_owned())),
+            _ => Err("give sim, or sim:mem=512MiB,link=6.4GB/s,latency=10us,seed=7".into()),
+        }
+    }
+
+    /// Bandwidth of the link, in bytes per second; `None` when it cannot be read.
+    pub fn link_bytes_per_s(&self) -> Option<f64> {
+        let entries = self.0.split(',');
+        let link = entries
+            .filter_map(|entry| entry.strip_prefix("link="))
+            .last()
+            .unwrap_or(DEFAULT_LINK);
+        let units = [
+            ("GB/s", 1e9),
+            ("MB/s", 1e6),
+            ("GiB/s", f64::from(1 << 30)),
+            ("MiB/s", f64::from(1 << 20)),
+        ];
+        units.iter().find_map(|(unit, factor)| {
+            let number = link.strip_suffix(unit)?.parse::<f64>().ok()?;
+            Some(number * factor)
+        })
+    }
+
+    /// The same device, on which tiles take their time but their bytes stay; see docs/SIM.md.
+    #[must_use]
+    pub fn with_tiles_in_place(&self) -> Self {
+        let more = if self.0.is_empty() { "" } else { "," };
+        Self(format!("{}{more}tiles=alias", self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_sim_with_or_without_a_specification() {
+        assert_eq!(SimSpec::parse("sim"), Ok(SimSpec(String::new())));
+        assert_eq!(
+            SimSpec::parse("sim:mem=1GiB"),
+            Ok(SimSpec("mem=1GiB".into()))
+        );
+        for wrong in ["", "cuda", "simulated", "cuda:link=1GB/s"] {
+            assert!(SimSpec::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_bandwidth_of_the_link_is_read_with_its_unit() {
+        let rate = |spec: &str| SimSpec(spec.into()).link_bytes_per_s();
+        assert_eq!(rate("mem=1GiB,link=6.4GB/s"), Some(6.4e9));
+        assert_eq!(rate("link=500MB/s"), Some(5e8));
+        assert_eq!(rate(""), Some(16e9));
+        assert_eq!(rate("link=fast"), None);
+    }
+}

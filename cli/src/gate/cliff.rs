@@ -1,0 +1,134 @@
+//! `rolling-kv gate cliff`.
+
+use std::fs;
+use std::path::Path;
+
+use rolling_kv::{Model, ModelParams};
+use rolling_kv_gates::{Cliff, CliffReport, Verdict};
+use serde_json::json;
+
+use super::args::CliffArgs;
+use super::error::GateCommandError;
+use super::files::{check_folder, with_bars};
+use crate::{device, exit, models, run, ui};
+
+const MIB: f64 = 1_048_576.0;
+
+pub fn run(args: &CliffArgs) -> Result<u8, GateCommandError> {
+    let path = models::resolve(&args.model)?;
+    for file in args.json.iter().chain(&args.plot) {
+        check_folder(file)?;
+    }
+    let link = args
+        .device
+        .link_bytes_per_s()
+        .ok_or(GateCommandError::Link)?;
+    let gate = Cliff {
+        n_ctx: args.ctx,
+        points: args.points,
+        decoded: args.decoded,
+        tile_cells: args.tile_cells,
+        ring_depth: args.ring_depth,
+        threads: args.threads.unwrap_or_else(run::fitting_threads),
+        link_bytes_per_s: link,
+        seed: args.seed,
+    };
+    ui::print(&format!(
+        "gate cliff: model {}, simulated device {}, ctx {}, tiles of {} cells, {} threads, seed {}",
+        path.display(),
+        args.device.0,
+        gate.n_ctx,
+        gate.tile_cells,
+        gate.threads,
+        gate.seed,
+    ));
+    let backend = device::start(Some(&args.device.with_tiles_in_place()))?;
+    let model = Model::load(&backend, &path, &ModelParams::default())?;
+    let report = with_bars(|progress| gate.run(&model, progress))?;
+    print(&report);
+    if let Some(file) = &args.json {
+        write_json(file, &path, args, &report)?;
+    }
+    if let Some(file) = &args.plot {
+        let svg = report.svg().map_err(GateCommandError::Draw)?;
+        fs::write(file, svg).map_err(|source| GateCommandError::Plot {
+            path: file.into(),
+            source,
+        })?;
+    }
+    Ok(match report.verdict {
+        Verdict::Pass => exit::OK,
+        Verdict::Fail => exit::FAILURE,
+    })
+}
+
+fn print(report: &CliffReport) {
+    ui::print(&format!(
+        "{} prompt tokens; ring of {} slots of {:.2} MiB\n",
+        report.prompt_tokens,
+        report.ring_depth,
+        report.slot_bytes as f64 / MIB
+    ));
+    ui::print(&format!(
+        "{:>8} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "window",
+        "tail MiB",
+        "compute ms",
+        "copy ms",
+        "max ms",
+        "ring ms",
+        "ring/max",
+        "sum ms",
+        "op ms",
+        "op/sum"
+    ));
+    for point in &report.points {
+        ui::print(&format!(
+            "{:>8} {:>9.1} {:>11.2} {:>9.2} {:>9.2} {:>9.2} {:>9.3} {:>9.2} {:>9.2} {:>9.3}",
+            point.window_cells,
+            point.tail_bytes / MIB,
+            point.compute_ms,
+            point.copy_ms,
+            point.ideal_ms(),
+            point.ring_ms,
+            point.ring_ms / point.ideal_ms(),
+            point.sum_ms(),
+            point.op_ms,
+            point.op_ms / point.sum_ms(),
+        ));
+    }
+    ui::print(&format!(
+        "\nthe ring hides a tail of up to {:.1} MiB",
+        report.hidden_bytes / MIB
+    ));
+    for reason in &report.reasons {
+        ui::print(reason);
+    }
+    ui::print(match report.verdict {
+        Verdict::Pass => "PASS",
+        Verdict::Fail => "FAIL",
+    });
+}
+
+fn write_json(
+    file: &Path,
+    model: &Path,
+    args: &CliffArgs,
+    report: &CliffReport,
+) -> Result<(), GateCommandError> {
+    let object = json!({
+        "gate": "cliff",
+        "verdict": report.verdict,
+        "model": model.display().to_string(),
+        "n_ctx": args.ctx,
+        "engine": "stream",
+        "backend": format!("sim:{}", args.device.0),
+        "seed": args.seed,
+        "metrics": report,
+        "thresholds": report.reasons,
+    });
+    fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
+        path: file.into(),
+        source,
+    })
+}

@@ -1,0 +1,47 @@
+//! What every gate does beside its measuring: bars, and folders that must be there.
+
+use std::fs;
+use std::path::Path;
+
+use rolling_kv_gates::GateError;
+
+use super::error::GateCommandError;
+use crate::ui;
+
+/// Steps of the bar of one run.
+const STEPS: u64 = 100;
+
+/// A folder that is not there is noticed before the work and not after it.
+pub fn check_folder(file: &Path) -> Result<(), GateCommandError> {
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let listed = fs::read_dir(folder).map(drop);
+    listed.map_err(|source| GateCommandError::Json {
+        path: file.into(),
+        source,
+    })
+}
+
+/// Runs a gate with a bar for each of its parts.
+pub fn with_bars<T>(
+    gate: impl FnOnce(&mut dyn FnMut(&'static str, f64)) -> Result<T, GateError>,
+) -> Result<T, GateCommandError> {
+    let mut current: Option<(&str, indicatif::ProgressBar)> = None;
+    let report = gate(&mut |name, share| {
+        if current.as_ref().is_none_or(|(shown, _)| *shown != name) {
+            if let Some((_, bar)) = current.take() {
+                bar.finish_and_clear();
+            }
+            current = Some((name, ui::share_bar(name, STEPS)));
+        }
+        if let Some((_, bar)) = &current {
+            bar.set_position((share * STEPS as f64) as u64);
+        }
+    });
+    if let Some((_, bar)) = current {
+        bar.finish_and_clear();
+    }
+    Ok(report?)
+}
