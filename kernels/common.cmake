@@ -1,5 +1,6 @@
 # What rolling-kv adds to llama-common. Included by common/CMakeLists.txt.
 target_sources(llama-common PRIVATE
+    ${CMAKE_CURRENT_LIST_DIR}/src/rkv-bench-options.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-common-args.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-options.cpp
 )

@@ -84,9 +84,9 @@ pub struct Staging {
     pub slot_bytes: u64,
     /// All slots, in bytes of device memory.
     pub device_bytes: u64,
-    /// Tiles copied ahead of their layer.
+    /// Tiles copied ahead of their layer, but for rows that the step itself wrote.
     pub tiles_early: u64,
-    /// Tiles copied once their layer's attention had begun: those that the step itself wrote, or all with
+    /// Tiles copied once their layer's attention had begun: those that the step wrote from their first row on, or all with
     /// [`Schedule::Op`](crate::Schedule::Op).
     pub tiles_late: u64,
     /// Of the early ones, those whose copy was ordered by the step before.
@@ -95,6 +95,8 @@ pub struct Staging {
     pub tiles_discarded: u64,
     /// Bytes of all copies.
     pub bytes: u64,
+    /// Bytes of the copies that waited for their layer's attention to begin.
+    pub bytes_late: u64,
     /// Times that attention waited for a tile.
     pub stalls: u64,
     /// How long it waited, in nanoseconds.
@@ -222,6 +224,7 @@ impl Context<'_> {
             tiles_kept: raw.tiles_kept,
             tiles_discarded: raw.tiles_discarded,
             bytes: raw.bytes,
+            bytes_late: raw.bytes_late,
             stalls: raw.stalls,
             stall_ns: raw.stall_ns,
         })

@@ -33,7 +33,7 @@ impl SimSpec {
         let entries = self.0.split(',');
         let link = entries
             .filter_map(|entry| entry.strip_prefix("link="))
-            .last()
+            .next_back()
             .unwrap_or(DEFAULT_LINK);
         let units = [
             ("GB/s", 1e9),

@@ -115,9 +115,15 @@ impl LogitEquiv {
             })?
             .0;
         let noise = self
-            .evaluate(model, &tokens, None, other_threads, NOISE_UBATCH, None, |done| {
-                progress("stock again", done)
-            })?
+            .evaluate(
+                model,
+                &tokens,
+                None,
+                other_threads,
+                NOISE_UBATCH,
+                None,
+                |done| progress("stock again", done),
+            )?
             .0;
         let resident = RollingKv::resident().order(Order::Tiled);
         let resident = self

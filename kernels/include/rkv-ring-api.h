@@ -18,21 +18,26 @@ struct rkv_ring;
 struct rkv_ring_tile {
     uint32_t node;
     uint64_t source;
-    bool     late; // the step writes into it
+    uint32_t rows_stable; // rows that the step leaves alone, from the first on
+    uint32_t rows_all;    // rows in use, those that the step writes included
 };
 
-// One copy, as rkv-ring.h describes it. Lane 0 is the early one, lane 1 the late one.
+// One copy, as rkv-ring.h describes it: rows [row0, row0 + rows) of a tile. Lane 0 runs ahead, lane 1 is the late one.
 struct rkv_ring_copy {
     uint32_t lane;
+    uint64_t number;
     uint64_t seq;
     uint64_t source;
+    uint32_t row0;
+    uint32_t rows;
     uint64_t after_released;
     uint64_t after_begun;
+    uint64_t after_ahead;
 };
 
 struct rkv_ring_use {
-    uint32_t lane;
     uint64_t seq;
+    uint64_t copied[2];
     uint64_t released;
 };
 
@@ -46,7 +51,7 @@ struct rkv_ring_plan {
 LLAMA_API struct rkv_ring * rkv_ring_new(bool op, uint32_t depth, uint32_t fault);
 LLAMA_API void              rkv_ring_free(struct rkv_ring * ring);
 
-// Plans a step. `uses` has room for n_tiles, `copies` for n_tiles + depth.
+// Plans a step. `uses` has room for n_tiles, `copies` for 2*n_tiles + depth.
 LLAMA_API struct rkv_ring_plan rkv_ring_begin(struct rkv_ring * ring, const struct rkv_ring_tile * tiles, size_t n_tiles, uint32_t n_nodes,
         uint64_t generation, struct rkv_ring_use * uses, struct rkv_ring_copy * copies);
 

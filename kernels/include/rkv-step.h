@@ -36,14 +36,15 @@ struct rkv_staging_params {
 // What staging did since the context was made.
 struct rkv_staging_totals {
     uint64_t steps;
-    uint64_t depth;           // slots of a lane
+    uint64_t depth;           // slots
     uint64_t slot_bytes;
     uint64_t device_bytes;    // of all slots
-    uint64_t tiles_early;     // copied ahead of their layer
+    uint64_t tiles_early;     // copied ahead of their layer, but for rows that the step itself wrote
     uint64_t tiles_late;      // copied once their layer's attention had begun
     uint64_t tiles_kept;      // of the early ones, copied while the step before still ran
     uint64_t tiles_discarded; // copied ahead for nothing
     uint64_t bytes;           // of all copies
+    uint64_t bytes_late;      // of those that waited for their layer's attention to begin
     uint64_t stalls;          // times that attention waited for a tile
     uint64_t stall_ns;
 };

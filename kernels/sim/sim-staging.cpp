@@ -9,7 +9,7 @@
 namespace rkv_sim {
 
 using rkv::ring_copy;
-using rkv::ring_lane;
+using rkv::ring_part;
 using rkv::ring_rows;
 using rkv::ring_tile;
 
@@ -33,9 +33,9 @@ static rkv::ring_fault ring_fault_now() {
 //
 
 staging::slots::slots(device & d, const rkv_staging_params & params, size_t slot_bytes, uint32_t depth, uint64_t seed)
-    : d(d), slot_bytes(slot_bytes), depth(depth), address(d.mem.fails() ? nullptr : d.mem.alloc(slot_bytes*depth*rkv::RING_LANES)),
+    : d(d), slot_bytes(slot_bytes), depth(depth), address(d.mem.fails() ? nullptr : d.mem.alloc(slot_bytes*depth)),
       ring(params.schedule == RKV_SCHEDULE_OP ? rkv::ring_schedule::op : rkv::ring_schedule::ring, depth, ring_fault_now()),
-      lane_early(seed + 1, d.cfg.delay_s), lane_late(seed + 2, d.cfg.delay_s) {
+      lane_ahead(seed + 1, d.cfg.delay_s), lane_late(seed + 2, d.cfg.delay_s) {
     if (!address) {
         throw std::bad_alloc();
     }
@@ -44,18 +44,19 @@ staging::slots::slots(device & d, const rkv_staging_params & params, size_t slot
 staging::slots::~slots() {
     // Copies that were given ahead wait for readers that will not come.
     begun.signal(UINT64_MAX);
-    released[rkv::RING_EARLY].signal(UINT64_MAX);
-    released[rkv::RING_LATE].signal(UINT64_MAX);
-    lane_early.drain();
+    released.signal(UINT64_MAX);
+    lane_ahead.drain();
     lane_late.drain();
     d.mem.free(address);
 }
 
-char * staging::slots::slot(ring_lane lane, uint64_t seq) const {
-    return (char *) d.mem.bytes_of(address) + (lane*depth + seq % depth)*slot_bytes;
+char * staging::slots::slot(uint64_t seq) const {
+    return (char *) d.mem.bytes_of(address) + seq % depth*slot_bytes;
 }
 
-static void pack(char * dst, const ring_rows & rows) {
+// Rows one behind the other, from row `row0` of the slot on.
+static void pack(char * slot, size_t row0, const ring_rows & rows) {
+    char * dst = slot + row0*rows.width;
     if (rows.stride == rows.width) {
         memcpy(dst, rows.src, rows.bytes());
         return;
@@ -65,18 +66,19 @@ static void pack(char * dst, const ring_rows & rows) {
     }
 }
 
-void staging::slots::give(const ring_copy & copy) {
-    queue & lane = copy.lane == rkv::RING_EARLY ? lane_early : lane_late;
-    lane.push([this, copy] {
+void staging::slots::give(const ring_copy & copy, size_t v_offset) {
+    queue & lane = copy.lane == rkv::RING_AHEAD ? lane_ahead : lane_late;
+    lane.push([this, copy, v_offset] {
         begun.wait(copy.after_begun);
-        released[copy.lane].wait(copy.after_released);
-        char * dst = slot(copy.lane, copy.seq);
-        d.to_device.submit(copy.tile.bytes(), [&] {
+        released.wait(copy.after_released);
+        copied[rkv::RING_AHEAD].wait(copy.after_ahead);
+        char * dst = slot(copy.seq);
+        d.to_device.submit(copy.part.bytes(), [&] {
             if (!d.cfg.alias) {
-                pack(dst, copy.tile.k);
-                pack(dst + aligned(copy.tile.k.bytes()), copy.tile.v);
+                pack(dst, copy.row0, copy.part.k);
+                pack(dst + v_offset, copy.row0, copy.part.v);
             }
-        }, [this, copy] { copied[copy.lane].signal(copy.seq + 1); });
+        }, [this, copy] { copied[copy.lane].signal(copy.number + 1); });
     });
 }
 
@@ -102,26 +104,27 @@ struct feed_calls {
         const auto & use = n.step->uses[i];
         auto & ring = *n.owner->ring;
 
-        const uint64_t waited = ring.copied[use.lane].wait(use.seq + 1);
+        const uint64_t waited = ring.copied[rkv::RING_AHEAD].wait(use.copied[rkv::RING_AHEAD]) +
+                                ring.copied[rkv::RING_LATE].wait(use.copied[rkv::RING_LATE]);
         if (waited) {
             n.owner->stalls++;
             n.owner->stall_ns += waited;
         }
-        const ring_tile & t = n.step->tiles[i];
+        const step_feeds::layout & at = n.step->layouts[i];
+        const ring_part & all = n.step->tiles[i].all;
         if (ring.d.cfg.alias) {
-            *fed = { t.k.src, t.v.rows ? t.v.src : t.k.src + n.step->v_offset[i], t.k.stride, t.v.rows ? t.v.stride : t.k.stride };
+            *fed = { all.k.src, all.v.rows ? all.v.src : all.k.src + at.v_offset, all.k.stride, all.v.rows ? all.v.stride : all.k.stride };
             return;
         }
-        const char * slot = ring.slot(use.lane, use.seq);
-        *fed = { slot, slot + n.step->v_offset[i], t.k.width, t.v.rows ? t.v.width : t.k.width };
+        const char * slot = ring.slot(use.seq);
+        *fed = { slot, slot + at.v_offset, at.k_width, at.v_width };
     }
 
     static void release(void * user, int stream, int tile, int nth) {
         node_feed & n = of(user);
         const int   i = index(n, stream, tile);
         if (++n.step->released[i] == nth) {
-            const auto & use = n.step->uses[i];
-            n.owner->ring->released[use.lane].signal(use.released);
+            n.owner->ring->released.signal(n.step->uses[i].released);
         }
     }
 };
@@ -180,8 +183,10 @@ void staging::collect_tile(const graph_copy::node_pair & pair, int64_t stream, i
     r.node   = uint32_t(step.nodes.size() - 1);
     r.stream = uint32_t(stream);
     r.tile   = uint32_t(tile);
-    r.late   = true;
 
+    // Cells [begin, stable) are left alone by the step, [stable, live) are written or may be.
+    int64_t stable = begin;
+    int64_t live   = end;
     const rkv_step * info = step_of(node);
     const int64_t    of   = first_stream(k) + stream;
     if (info && of < info->n_stream) {
@@ -189,16 +194,24 @@ void staging::collect_tile(const graph_copy::node_pair & pair, int64_t stream, i
         if (begin >= s.live_end) {
             return;
         }
-        r.late = begin < s.written_end && end > s.written_begin;
+        live   = std::min<int64_t>(end, s.live_end);
+        stable = begin < s.written_end && end > s.written_begin ? std::max<int64_t>(begin, s.written_begin) : live;
     }
 
     const bool within = v_within_k(k, v);
-    r.k = rows_of(k, begin - first, end - begin, stream);
-    if (!within) {
-        r.v = rows_of(v, begin - first, end - begin, stream);
-    }
+    const auto part   = [&](int64_t from, int64_t to) {
+        return ring_part{ rows_of(k, from - first, to - from, stream), within ? ring_rows() : rows_of(v, from - first, to - from, stream) };
+    };
+    r.stable  = part(begin, stable);
+    r.written = part(stable, live);
+    r.all     = part(begin, live);
+
+    // A slot has room for the whole tile, so that a row's place in it does not depend on how many are in use.
+    const ring_part  whole = part(begin, end);
+    const size_t     k_end = aligned(whole.k.bytes());
     n.index[size_t(stream)*n.n_tile + tile] = int(step.tiles.size());
-    step.v_offset.push_back(within ? size_t((const char *) v->data - (const char *) k->data) : aligned(r.k.bytes()));
+    step.layouts.push_back({ whole.k.width, within ? whole.k.width : whole.v.width,
+            within ? size_t((const char *) v->data - (const char *) k->data) : k_end, k_end + aligned(whole.v.bytes()) });
     step.tiles.push_back(r);
 }
 
@@ -235,7 +248,7 @@ uint32_t staging::depth_for(size_t slot_bytes) const {
         return params.depth;
     }
     const uint64_t free = d.mem.total() - d.mem.used();
-    return uint32_t(std::min<uint64_t>(std::max<uint64_t>(free/8/(slot_bytes*rkv::RING_LANES), 2), 16));
+    return uint32_t(std::min<uint64_t>(std::max<uint64_t>(free/8/slot_bytes, 2), 16));
 }
 
 void staging::need(size_t slot_bytes) {
@@ -258,8 +271,8 @@ std::shared_ptr<step_feeds> staging::begin(graph_copy & graph) {
         return nullptr;
     }
     size_t slot_bytes = 0;
-    for (const ring_tile & t : step->tiles) {
-        slot_bytes = std::max(slot_bytes, aligned(t.k.bytes()) + aligned(t.v.bytes()));
+    for (const auto & layout : step->layouts) {
+        slot_bytes = std::max(slot_bytes, layout.bytes);
     }
     need(slot_bytes);
 
@@ -268,7 +281,7 @@ std::shared_ptr<step_feeds> staging::begin(graph_copy & graph) {
     step->discarded = plan.discarded;
     step->released.reset(new std::atomic<int>[step->tiles.size()]());
     for (const ring_copy & copy : plan.copies) {
-        ring->give(copy);
+        ring->give(copy, step->layouts[copy.index].v_offset);
     }
     for (size_t i = 0; i < step->nodes.size(); ++i) {
         node_feed & n = step->nodes[i];
@@ -281,7 +294,7 @@ std::shared_ptr<step_feeds> staging::begin(graph_copy & graph) {
 
 void staging::start(const step_feeds & step) {
     if (step.discarded) {
-        ring->released[rkv::RING_EARLY].signal(step.discarded);
+        ring->released.signal(step.discarded);
     }
 }
 
@@ -292,12 +305,13 @@ rkv_staging_totals staging::totals() const {
         t.steps           += r.steps;
         t.depth            = ring->depth;
         t.slot_bytes       = ring->slot_bytes;
-        t.device_bytes     = ring->slot_bytes*ring->depth*rkv::RING_LANES;
+        t.device_bytes     = ring->slot_bytes*ring->depth;
         t.tiles_early     += r.tiles_early;
         t.tiles_late      += r.tiles_late;
         t.tiles_kept      += r.tiles_kept;
         t.tiles_discarded += r.tiles_discarded;
         t.bytes           += r.bytes;
+        t.bytes_late      += r.bytes_late;
     }
     t.stalls       = stalls;
     t.stall_ns     = stall_ns;

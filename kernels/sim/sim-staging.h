@@ -35,7 +35,13 @@ struct node_feed {
 // One step. Lives until its graph has run.
 struct step_feeds {
     std::vector<rkv::ring_tile>          tiles;
-    std::vector<size_t>                  v_offset; // [tiles] of V in its slot; or, where V is a part of K, in K's rows
+    struct layout {
+        size_t k_width; // bytes of a row
+        size_t v_width;
+        size_t v_offset; // of V in its slot; or, where V is a part of K, in K's rows
+        size_t bytes;
+    };
+    std::vector<layout>                  layouts;  // [tiles]
     std::vector<rkv::ring_use>           uses;
     std::unique_ptr<std::atomic<int>[]>  released; // [tiles] threads that gave it back
     std::deque<node_feed>                nodes;
@@ -75,12 +81,12 @@ private:
         rkv::ring  ring;
         timeline   begun;
         timeline   copied[rkv::RING_LANES];
-        timeline   released[rkv::RING_LANES];
-        queue      lane_early;
+        timeline   released;
+        queue      lane_ahead;
         queue      lane_late;
 
-        char * slot(rkv::ring_lane lane, uint64_t seq) const;
-        void   give(const rkv::ring_copy & copy);
+        char * slot(uint64_t seq) const;
+        void   give(const rkv::ring_copy & copy, size_t v_offset);
     };
 
     device &               d;

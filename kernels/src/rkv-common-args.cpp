@@ -14,7 +14,7 @@ void handle(common_params & params, const std::string & value) {
 }
 
 using handler_t = void (*)(common_params &, const std::string &);
-constexpr handler_t HANDLERS[] = { handle<0>, handle<1>, handle<2>, handle<3>, handle<4>, handle<5> };
+constexpr handler_t HANDLERS[] = { handle<0>, handle<1>, handle<2>, handle<3>, handle<4>, handle<5>, handle<6>, handle<7> };
 
 } // namespace
 

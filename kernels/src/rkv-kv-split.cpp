@@ -24,8 +24,11 @@ uint64_t usable_bytes(ggml_backend_dev_t dev) {
 
 uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
         const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
+    const auto without_beside = [&](uint64_t bytes) {
+        return bytes > residency.beside_bytes ? bytes - residency.beside_bytes : 0;
+    };
     if (residency.params.vram_target > 0) {
-        return residency.params.vram_target;
+        return without_beside(residency.params.vram_target);
     }
 
     std::vector<ggml_backend_dev_t> devs;
@@ -41,7 +44,7 @@ uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const st
         devs.push_back(dev);
         res += usable_bytes(dev);
     }
-    return res;
+    return without_beside(res);
 }
 
 } // namespace
@@ -129,6 +132,7 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
     memcpy(&k->op_params[RKV_OP_PARAM_STEP], &of_cache, sizeof(of_cache));
 
     res.all_in_tail = plan.tail == 0 && plan.buft_tail != nullptr;
+    res.counters->all_in_tail = res.all_in_tail;
     if (plan.tail == 0) {
         return res;
     }

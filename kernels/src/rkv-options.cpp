@@ -27,14 +27,23 @@ void set_mode(rkv_option_set & o, const std::string & value) {
     o.params.mode = value == "window" ? RKV_MODE_WINDOW : RKV_MODE_OFF;
 }
 
+void check_one_size(const rkv_option_set & o) {
+    if (o.cells_given && o.params.vram_target > 0) {
+        throw std::invalid_argument("--kv-window-cells and --kv-vram-target both give the window's size; give one of them, or --kv-window-cells auto");
+    }
+}
+
 void set_window(rkv_option_set & o, const std::string & value) {
     o.window_given        = true;
-    o.params.window_cells = value == "auto" ? RKV_WINDOW_AUTO : int64_t(parse_number(value, INT32_MAX, "a number of cells or auto"));
+    o.cells_given         = value != "auto";
+    o.params.window_cells = o.cells_given ? int64_t(parse_number(value, INT32_MAX, "a number of cells or auto")) : RKV_WINDOW_AUTO;
+    check_one_size(o);
 }
 
 void set_vram_target(rkv_option_set & o, const std::string & value) {
     o.window_given       = true;
     o.params.vram_target = parse_number(value, uint64_t(1) << 40, "a number of MiB") << 20;
+    check_one_size(o);
 }
 
 // "0-4,11": layers 0 to 4 and 11.
@@ -71,6 +80,17 @@ void set_tile(rkv_option_set & o, const std::string & value) {
     o.params.tile_cells = uint32_t(cells);
 }
 
+void set_schedule(rkv_option_set & o, const std::string & value) {
+    if (value != "ring" && value != "op") {
+        bad_value(value, "ring or op");
+    }
+    o.params.staging.schedule = value == "op" ? RKV_SCHEDULE_OP : RKV_SCHEDULE_RING;
+}
+
+void set_depth(rkv_option_set & o, const std::string & value) {
+    o.params.staging.depth = uint32_t(parse_number(value, 4096, "a number of slots up to 4096, or 0"));
+}
+
 } // namespace
 
 const std::vector<rkv_option> & rkv_option_table() {
@@ -85,6 +105,9 @@ const std::vector<rkv_option> & rkv_option_table() {
         { "--kv-order", "ORDER", "LLAMA_ARG_KV_ORDER",
           "'auto' (stock's attention while a layer fits its window) or 'tiled' (tile by tile from the first token: the same bits for every window) (default: auto)", set_order },
         { "--kv-tail-tile", "N", "LLAMA_ARG_KV_TAIL_TILE", "cells of a tile, a multiple of 32 (default: 128)", set_tile },
+        { "--kv-schedule", "SCHEDULE", "LLAMA_ARG_KV_SCHEDULE",
+          "when a device brings tiles to its memory: 'ring' (ahead of the layers that read them) or 'op' (once the layer has begun; to measure against) (default: ring)", set_schedule },
+        { "--kv-ring-depth", "N", "LLAMA_ARG_KV_RING_DEPTH", "tiles on their way or waiting on the device at a time (default: 0 = from its free memory)", set_depth },
     };
     return table;
 }
@@ -97,9 +120,6 @@ void rkv_options_apply(const rkv_option_set & options, llama_context_params & cp
     }
     cparams.rkv      = options.params;
     cparams.rkv.mode = RKV_MODE_WINDOW;
-    if (!options.window_given) {
-        cparams.rkv.window_cells = RKV_WINDOW_AUTO;
-    }
     cparams.rkv.layer_window   = options.layer_window.data();
     cparams.rkv.n_layer_window = options.layer_window.size();
 }

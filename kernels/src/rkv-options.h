@@ -9,9 +9,12 @@
 #include <vector>
 
 struct rkv_option_set {
-    bool        mode_given = false;
-    rkv_params  params     = {};
-    bool        window_given = false;
+    rkv_option_set() { params.window_cells = RKV_WINDOW_AUTO; }
+
+    bool        mode_given   = false;
+    bool        window_given = false; // something asks for a window
+    bool        cells_given  = false; // as a number
+    rkv_params  params       = {};
     std::vector<int64_t> layer_window; // [highest layer named + 1]
 };
 

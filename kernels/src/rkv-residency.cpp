@@ -11,6 +11,7 @@
 #include "llama-memory-recurrent.h"
 #include "llama-model.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -50,6 +51,30 @@ void check_window(int64_t cells, const char * what) {
     if (cells < RKV_WINDOW_DEFAULT) {
         refuse(format("%s is %lld cells; give 0 or more, or leave it out", what, (long long) cells));
     }
+}
+
+// What the base cache has beside it on the devices; the sizes are those of llama_kv_cache_iswa and llama_memory_recurrent.
+uint64_t beside_bytes(const llama_model & model, const llama_context_params & cp) {
+    const llama_hparams & hparams = model.hparams;
+
+    const uint64_t n_seq     = std::max(1u, cp.n_seq_max);
+    const uint64_t n_stream  = cp.kv_unified ? 1 : n_seq;
+    const uint64_t n_ctx     = cp.n_ctx ? cp.n_ctx : hparams.n_ctx_train;
+    const uint64_t n_ctx_seq = GGML_PAD(n_ctx/n_stream, 256);
+    const uint64_t n_ubatch  = std::min<uint64_t>(cp.n_ubatch, n_ctx);
+    const uint64_t n_sliding = cp.swa_full ? n_ctx_seq :
+        std::min<uint64_t>(n_ctx_seq, GGML_PAD((uint64_t) hparams.n_swa*(cp.kv_unified ? n_seq : 1) + n_ubatch, 256));
+
+    uint64_t res = 0;
+    for (uint32_t il = 0; il < hparams.n_layer(); ++il) {
+        if (hparams.is_recr(il)) {
+            res += (uint64_t) (hparams.n_embd_r() + hparams.n_embd_s())*sizeof(float)*n_seq;
+        } else if (hparams.is_swa(il) && hparams.has_kv(il)) {
+            res += (ggml_row_size(cp.type_k, hparams.n_embd_k_gqa(il)) +
+                    (hparams.is_mla() ? 0 : ggml_row_size(cp.type_v, hparams.n_embd_v_gqa(il))))*n_sliding*n_stream;
+        }
+    }
+    return res;
 }
 
 void check_devices(const llama_model & model, const llama_context_params & params) {
@@ -112,6 +137,7 @@ rkv_residency rkv_residency_resolve(const llama_model & model, const llama_conte
     }
     params.layer_window   = nullptr;
     params.n_layer_window = 0;
+    res.beside_bytes      = beside_bytes(model, cp);
 
     const int64_t asked = params.window_cells;
     params.window_cells = whole_tiles(asked, params.tile_cells);

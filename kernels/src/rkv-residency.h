@@ -28,6 +28,7 @@ struct rkv_attn_config {
 struct rkv_residency {
     rkv_params           params = {};
     std::vector<int64_t> layer_window; // [n_layer], RKV_WINDOW_* or cells, whole tiles
+    uint64_t             beside_bytes = 0; // sliding caches and states per sequence: they stay on the device and count against a target
 
     bool active() const { return params.mode == RKV_MODE_WINDOW; }
 };

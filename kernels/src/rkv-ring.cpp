@@ -6,49 +6,55 @@ namespace rkv {
 
 ring::ring(ring_schedule schedule, uint32_t depth, ring_fault fault) : schedule(schedule), n_slot(std::max(depth, 1u)), fault(fault) {}
 
-ring_copy ring::copy_to(ring_lane lane, const ring_tile & tile, uint64_t after_begun) {
-    const uint64_t number = seq[lane]++;
-    const uint64_t free   = number < n_slot || fault == RING_FAULT_REUSE ? 0 : number - n_slot + 1;
-    sums.bytes += tile.bytes();
-    return { lane, number, tile, free, after_begun };
+void ring::copy(ring_plan & plan, ring_lane lane, uint64_t of_seq, size_t index, size_t row0, const ring_part & part, uint64_t after_begun,
+                uint64_t after_ahead) {
+    if (part.bytes() == 0) {
+        return;
+    }
+    const uint64_t free = of_seq < n_slot || fault == RING_FAULT_REUSE ? 0 : of_seq - n_slot + 1;
+    plan.copies.push_back({ lane, number[lane]++, of_seq, index, row0, part, free, after_begun, after_ahead });
+    sums.bytes += part.bytes();
 }
 
-// How many of the copies that were given ahead are what the step's first early tiles need.
-size_t ring::keep(const std::vector<const ring_tile *> & early, uint64_t now) {
+// How many of the tiles that were given ahead are what the step's first tiles need.
+size_t ring::keep(const std::vector<ring_tile> & tiles, uint64_t now) const {
+    if (now != generation && fault != RING_FAULT_GENERATION) {
+        return 0;
+    }
     size_t n = 0;
-    if (now == generation || fault == RING_FAULT_GENERATION) {
-        while (n < ahead.size() && n < early.size() && ahead[n].tile.same_source(*early[n])) {
-            ++n;
-        }
+    while (n < ahead.size() && n < tiles.size() && ahead[n].part == tiles[n].stable) {
+        ++n;
     }
     return n;
 }
 
-// The next step will most likely begin with the same tiles; those that this step writes it will write again.
-void ring::run_ahead(const std::vector<const ring_tile *> & early, uint64_t first_node, ring_plan & plan) {
-    for (const ring_tile * tile : early) {
-        if (ahead.size() == n_slot) {
-            return;
-        }
-        ahead.push_back(copy_to(RING_EARLY, *tile, first_node));
-        plan.copies.push_back(ahead.back());
+// Gives a tile the next slot, and the copy of what does not wait for the step's write.
+ring_use ring::place(ring_plan & plan, const std::vector<ring_tile> & tiles, size_t index) {
+    const ring_tile & tile = tiles[index];
+    const uint64_t    own  = seq++;
+    if (schedule == ring_schedule::op) {
+        copy(plan, RING_AHEAD, own, index, 0, tile.all, n_begun + tile.node + 1);
+    } else {
+        copy(plan, RING_AHEAD, own, index, 0, fault == RING_FAULT_STALE ? tile.all : tile.stable, n_begun);
     }
+    return { own, { number[RING_AHEAD], 0 }, own + 1 };
 }
 
-bool ring::goes_late(const ring_tile & tile) const {
-    return tile.late && schedule == ring_schedule::ring && fault != RING_FAULT_STALE;
+// The next step will most likely begin with the same tiles, and write behind what this one wrote. A tile that this step writes
+// is complete once its node has begun.
+void ring::run_ahead(ring_plan & plan, const std::vector<ring_tile> & tiles, uint64_t first_node) {
+    for (size_t i = 0; i < tiles.size() && ahead.size() < n_slot; ++i) {
+        const ring_tile & tile = tiles[i];
+        const bool waits = tile.written.bytes() > 0 && fault != RING_FAULT_STALE;
+        copy(plan, RING_AHEAD, seq++, i, 0, tile.all, waits ? first_node + tile.node + 1 : first_node);
+        ahead.push_back({ tile.all, number[RING_AHEAD] });
+    }
 }
 
 ring_plan ring::begin(const std::vector<ring_tile> & tiles, uint32_t n_nodes, uint64_t now) {
-    std::vector<const ring_tile *> early;
-    for (const ring_tile & tile : tiles) {
-        if (!goes_late(tile)) {
-            early.push_back(&tile);
-        }
-    }
-    const size_t   n_kept     = keep(early, now);
-    const uint64_t first_kept = seq[RING_EARLY] - ahead.size();
-    const uint64_t given      = seq[RING_EARLY];
+    const size_t   n_kept     = keep(tiles, now);
+    const uint64_t first_kept = seq - ahead.size();
+    const uint64_t given      = seq;
     sums.tiles_kept      += n_kept;
     sums.tiles_discarded += ahead.size() - n_kept;
 
@@ -56,27 +62,28 @@ ring_plan ring::begin(const std::vector<ring_tile> & tiles, uint32_t n_nodes, ui
     plan.first_node = n_begun;
     plan.discarded  = n_kept == 0 && !ahead.empty() ? given : 0;
 
-    size_t n_early = 0;
-    for (const ring_tile & tile : tiles) {
-        const uint64_t node = n_begun + tile.node;
-        const bool     op   = schedule == ring_schedule::op;
-        (op || goes_late(tile) ? sums.tiles_late : sums.tiles_early)++;
-        if (goes_late(tile)) {
-            plan.uses.push_back({ RING_LATE, seq[RING_LATE], seq[RING_LATE] + 1 });
-            plan.copies.push_back(copy_to(RING_LATE, tile, node + 1));
-        } else if (n_early < n_kept) {
-            const uint64_t number = first_kept + n_early++;
-            plan.uses.push_back({ RING_EARLY, number, n_early == n_kept ? given : number + 1 });
+    for (size_t i = 0; i < tiles.size(); ++i) {
+        const ring_tile & tile = tiles[i];
+        ring_use use = { first_kept + i, { 0, 0 }, i + 1 == n_kept ? given : first_kept + i + 1 };
+        if (i < n_kept) {
+            use.copied[RING_AHEAD] = ahead[i].copied;
         } else {
-            plan.uses.push_back({ RING_EARLY, seq[RING_EARLY], seq[RING_EARLY] + 1 });
-            plan.copies.push_back(copy_to(RING_EARLY, tile, op ? node + 1 : n_begun));
+            use = place(plan, tiles, i);
         }
+        const bool late = schedule == ring_schedule::op || tile.stable.bytes() == 0;
+        (late ? sums.tiles_late : sums.tiles_early)++;
+        sums.bytes_late += schedule == ring_schedule::op ? tile.all.bytes() : tile.written.bytes();
+        if (schedule == ring_schedule::ring && fault != RING_FAULT_STALE) {
+            copy(plan, RING_LATE, use.seq, i, tile.stable.k.rows, tile.written, n_begun + tile.node + 1, use.copied[RING_AHEAD]);
+        }
+        use.copied[RING_LATE] = number[RING_LATE];
+        plan.uses.push_back(use);
     }
 
     ahead.clear();
     generation = now;
     if (schedule == ring_schedule::ring) {
-        run_ahead(early, n_begun, plan);
+        run_ahead(plan, tiles, n_begun);
     }
     n_begun += n_nodes;
     sums.steps++;

@@ -4,6 +4,9 @@
 #include "rkv-ring-api.h"
 #include "rkv-ring.h"
 
+// Addresses of one source: its rows are a byte each.
+static constexpr uint64_t SOURCE_BYTES = 1 << 16;
+
 struct rkv_ring {
     rkv::ring ring;
 };
@@ -29,17 +32,22 @@ struct rkv_ring_plan rkv_ring_begin(struct rkv_ring * ring, const struct rkv_rin
         uint64_t generation, struct rkv_ring_use * uses, struct rkv_ring_copy * copies) {
     std::vector<rkv::ring_tile> list(n_tiles);
     for (size_t i = 0; i < n_tiles; ++i) {
-        list[i].node = tiles[i].node;
-        list[i].late = tiles[i].late;
-        list[i].k    = { (const char *) (uintptr_t) tiles[i].source, 1, 1, 1 };
+        const auto part = [&](uint32_t from, uint32_t to) {
+            return rkv::ring_part{ { (const char *) (uintptr_t) (tiles[i].source*SOURCE_BYTES + from), 1, 1, to - from }, {} };
+        };
+        list[i].node    = tiles[i].node;
+        list[i].stable  = part(0, tiles[i].rows_stable);
+        list[i].written = part(tiles[i].rows_stable, tiles[i].rows_all);
+        list[i].all     = part(0, tiles[i].rows_all);
     }
     const rkv::ring_plan plan = ring->ring.begin(list, n_nodes, generation);
     for (size_t i = 0; i < plan.uses.size(); ++i) {
-        uses[i] = { uint32_t(plan.uses[i].lane), plan.uses[i].seq, plan.uses[i].released };
+        const rkv::ring_use & u = plan.uses[i];
+        uses[i] = { u.seq, { u.copied[rkv::RING_AHEAD], u.copied[rkv::RING_LATE] }, u.released };
     }
     for (size_t i = 0; i < plan.copies.size(); ++i) {
         const rkv::ring_copy & c = plan.copies[i];
-        copies[i] = { uint32_t(c.lane), c.seq, (uint64_t) (uintptr_t) c.tile.k.src, c.after_released, c.after_begun };
+        copies[i] = { uint32_t(c.lane), c.number, c.seq, tiles[c.index].source, uint32_t(c.row0), uint32_t(c.part.k.rows), c.after_released, c.after_begun, c.after_ahead };
     }
     return { plan.copies.size(), plan.discarded, plan.first_node };
 }

@@ -42,6 +42,7 @@ static void add(rkv_staging_totals & sum, const rkv_staging_totals & one) {
     sum.tiles_kept      += one.tiles_kept;
     sum.tiles_discarded += one.tiles_discarded;
     sum.bytes           += one.bytes;
+    sum.bytes_late      += one.bytes_late;
     sum.stalls          += one.stalls;
     sum.stall_ns        += one.stall_ns;
 }

@@ -3,7 +3,7 @@ use rolling_kv::{
 };
 
 use crate::common::tiny::{self, Shape};
-use crate::common::{backend, some_tokens};
+use crate::common::{backend, logits_after, some_tokens};
 use crate::twins::{resident, spilled};
 
 fn context_bytes(rows: &[MemoryUse]) -> u64 {
@@ -179,4 +179,68 @@ fn a_split_costs_no_working_memory() {
             "window {window}: {split} bytes instead of {whole}"
         );
     }
+}
+
+/// A sliding cache stays on the device, so a target in MiB must leave room for it.
+#[test]
+fn regression_a_target_counts_the_sliding_cache() {
+    let backend = backend();
+    let shape = tiny::Shape {
+        architecture: "gemma2",
+        n_layer: 4,
+        n_head: 8,
+        n_head_kv: 8,
+        ..tiny::Shape::default()
+    };
+    let description = tiny::describe(&shape)
+        .u32("gemma2.attention.sliding_window", 128)
+        .u32("gemma2.attention.key_length", 32)
+        .u32("gemma2.attention.value_length", 32);
+    let model = tiny::finish(description, &backend, 2);
+    let params = ContextParams::new(4096).n_ubatch(64).threads(1);
+    for mib in [1, 2, 4] {
+        let residency = spilled(&model, &params, RollingKv::vram_budget_mib(mib)).residency();
+        assert!(
+            residency.device_bytes() <= mib << 20,
+            "{mib} MiB: {residency}"
+        );
+    }
+}
+
+/// With a window of 0 every cell lies in host memory, so every tile is read from the tail.
+#[test]
+fn regression_the_tiles_of_a_window_of_0_are_the_tails() {
+    let backend = backend();
+    let model = tiny::model(&backend);
+    let params = ContextParams::new(512).n_ubatch(64).threads(1);
+    let mut context = spilled(&model, &params, RollingKv::window_cells(0));
+    logits_after(&mut context, 0, &some_tokens(64, 1));
+    let totals = context.residency().totals();
+    assert_eq!(
+        (totals.tiles_window, totals.tiles_tail),
+        (0, 4),
+        "{totals:?}"
+    );
+    assert_eq!(
+        totals.tail_bytes_read,
+        64 * 256,
+        "64 cells of 256 bytes over both layers"
+    );
+}
+
+/// A latent cache has one row a cell, of which V is a part.
+#[test]
+fn regression_a_latent_row_is_counted_once() {
+    let backend = backend();
+    let model = tiny::latent(&backend);
+    let params = ContextParams::new(512).n_ubatch(64).threads(1);
+    let mut context = spilled(&model, &params, RollingKv::window_cells(32));
+    logits_after(&mut context, 0, &some_tokens(64, 1));
+    let layer = context.residency().layers[0];
+    assert_eq!(
+        layer.counters.tail_bytes_read,
+        32 * layer.host_bytes / (512 - 32),
+        "32 cells of the tail: {:?}",
+        layer.counters
+    );
 }

@@ -119,23 +119,17 @@ fn budgets(n_layer: u32) -> Vec<RollingKv> {
 
 fn assert_spilled(residency: &Residency, used: u32, what: &str) {
     let totals = residency.totals();
-    let (mut host, mut two_parts) = (false, false);
+    let mut spilled = false;
     for layer in &residency.layers {
-        host |= layer.host_bytes > 0;
-        // A window of 0 is one part too: the host's.
-        two_parts |= layer.window_cells > 0 && layer.window_cells < used;
+        spilled |= layer.window_cells < used;
         assert!(
             layer.counters.nodes > 0,
             "{what}: layer {} did not run in tiles",
             layer.layer
         );
     }
-    assert_eq!(totals.tiles_tail > 0, two_parts, "{what}: {totals:?}");
-    assert_eq!(totals.tail_bytes_read > 0, two_parts, "{what}: {totals:?}");
-    assert!(
-        host || residency.layers[0].window_cells >= used,
-        "{what}: nothing was spilled"
-    );
+    assert_eq!(totals.tiles_tail > 0, spilled, "{what}: {totals:?}");
+    assert_eq!(totals.tail_bytes_read > 0, spilled, "{what}: {totals:?}");
 }
 
 fn compare(model: &Model, kv: KvType, tokens: &[Token], budgets: &[RollingKv]) {

@@ -55,8 +55,7 @@ fn a_cache_that_does_not_fit_is_an_error_and_one_with_a_window_works() {
     let error = twins
         .device
         .context(&params)
-        .err()
-        .expect("48 MiB do not hold it");
+        .expect_err("48 MiB do not hold it");
     assert!(matches!(error, ContextError::Failed(_)), "{error:?}");
     let mut spilled = context(&twins.device, &params, RollingKv::window_cells(4096));
     let found = prompt_and_decode(&mut spilled, 0, 300);

@@ -4,7 +4,7 @@ use crate::backend;
 use crate::common::sim::{TILE, Twins, context, prompt_and_decode, shape};
 
 fn params() -> ContextParams {
-    ContextParams::new(512).n_ubatch(64).threads(2)
+    ContextParams::new(512).n_ubatch(64).threads(1)
 }
 
 #[test]

@@ -41,7 +41,7 @@ struct Opt {
     expected: &'static str,
 }
 
-const OPTIONS: [Opt; 6] = [
+const OPTIONS: [Opt; 8] = [
     Opt {
         name: "--kv-residency-mode",
         env: "LLAMA_ARG_KV_RESIDENCY_MODE",
@@ -77,6 +77,18 @@ const OPTIONS: [Opt; 6] = [
         env: "LLAMA_ARG_KV_TAIL_TILE",
         bad: "33",
         expected: "a multiple of 32",
+    },
+    Opt {
+        name: "--kv-schedule",
+        env: "LLAMA_ARG_KV_SCHEDULE",
+        bad: "late",
+        expected: "ring or op",
+    },
+    Opt {
+        name: "--kv-ring-depth",
+        env: "LLAMA_ARG_KV_RING_DEPTH",
+        bad: "many",
+        expected: "a number of slots",
     },
 ];
 

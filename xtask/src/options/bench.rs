@@ -1,5 +1,7 @@
 //! llama-bench with a window.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::Rig;
@@ -10,86 +12,116 @@ use crate::error::Result;
 const PROMPT: u64 = 256;
 const GENERATED: u64 = 4;
 
+/// Windows and orders that one run measures, as lists.
+const WINDOWS: [&str; 2] = ["128", "0"];
+const ORDERS: [&str; 2] = ["tiled", "auto"];
+
 pub fn check(rig: &mut Rig) -> Result<()> {
-    for window in [128, 0] {
-        let cells = window.to_string();
-        let ended = rig
-            .with_model("llama-bench")
-            .args(["-p", &PROMPT.to_string(), "-n", &GENERATED.to_string()])
-            .args(["-d", &PROMPT.to_string(), "-r", "1", "-o", "json", "-v"])
-            .args(["--kv-window-cells", &cells, "--kv-order", "tiled"])
-            .quietly()?
-            .success()?;
-        rig.claim(
-            &format!(
-                "llama-bench --kv-window-cells {window}: a prompt and a generation are measured"
-            ),
-            not_measured(&ended.stdout),
-        );
-        rig.claim(
-            &format!("llama-bench --kv-window-cells {window}: the line says it"),
-            not_active(&ended.text, window),
-        );
-    }
+    let ended = rig
+        .with_model("llama-bench")
+        .args(["-p", &PROMPT.to_string(), "-n", &GENERATED.to_string()])
+        .args(["-d", &PROMPT.to_string(), "-r", "1", "-o", "json", "-v"])
+        .args(["--kv-window-cells", &WINDOWS.join(",")])
+        .args(["--kv-order", &ORDERS.join(",")])
+        .quietly()?
+        .success()?;
+    rig.claim(
+        "llama-bench with lists of windows and orders: each is measured, and its row says which it is",
+        not_measured(&ended.stdout),
+    );
+    rig.claim(
+        "llama-bench with lists of windows: the lines say the windows",
+        not_active(&ended.text),
+    );
     Ok(())
 }
 
-/// `None` if there is a row for the prompt and one for the generation, each with a speed.
+/// `None` if each window and order has a row for the prompt and one for the generation, each with a speed.
 fn not_measured(json: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(json);
     let Ok(Value::Array(rows)) = serde_json::from_str(&text) else {
         return Some(format!("not a list of rows: {text}"));
     };
-    let tests: Vec<_> = rows
+    let mut found: Vec<_> = rows
         .iter()
         .filter(|row| row["avg_ts"].as_f64().is_some_and(|speed| speed > 0.0))
-        .map(|row| (row["n_prompt"].as_u64(), row["n_gen"].as_u64()))
+        .map(|row| {
+            let word = |name: &str| row[name].as_str().unwrap_or("none").to_owned();
+            (word("kv_window"), word("kv_order"), row["n_gen"].as_u64())
+        })
         .collect();
-    let expected = [(Some(PROMPT), Some(0)), (Some(0), Some(GENERATED))];
-    (tests != expected).then(|| format!("expected rows for {expected:?}\nfound    {tests:?}"))
+    let mut expected = Vec::new();
+    for window in WINDOWS {
+        for order in ORDERS {
+            for generated in [0, GENERATED] {
+                expected.push((window.to_owned(), order.to_owned(), Some(generated)));
+            }
+        }
+    }
+    found.sort();
+    expected.sort();
+    (found != expected).then(|| format!("expected rows for {expected:?}\nfound    {found:?}"))
 }
 
-/// `None` if each line about a context names the window. Contexts of other sizes make other lines.
-fn not_active(log: &str, window: u32) -> Option<String> {
+/// `None` if the lines about contexts name every window and no other.
+fn not_active(log: &str) -> Option<String> {
     let lines: Vec<Option<Active>> = log
         .lines()
         .filter(|line| line.contains("rolling-kv: window "))
         .map(line::read)
         .collect();
-    let good = |active: &Option<Active>| {
-        active
-            .as_ref()
-            .is_some_and(|a| a.window == (window, window) && a.layers_with_tail == a.layers)
-    };
-    (lines.is_empty() || !lines.iter().all(good)).then(|| format!("the lines say {lines:?}"))
+    let windows: BTreeSet<u32> = WINDOWS
+        .iter()
+        .filter_map(|window| window.parse().ok())
+        .collect();
+    let named: Option<BTreeSet<u32>> = lines
+        .iter()
+        .map(|line| {
+            let active = line.as_ref()?;
+            let same = active.window.0 == active.window.1;
+            (same && active.layers_with_tail == active.layers).then_some(active.window.0)
+        })
+        .collect();
+    (named != Some(windows)).then(|| format!("the lines say {lines:?}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rows(speed: f64) -> String {
+        let mut rows = Vec::new();
+        for window in WINDOWS {
+            for order in ORDERS {
+                for generated in [0, GENERATED] {
+                    rows.push(format!(
+                        r#"{{"n_gen":{generated},"avg_ts":{speed},"kv_window":"{window}","kv_order":"{order}"}}"#
+                    ));
+                }
+            }
+        }
+        format!("[{}]", rows.join(","))
+    }
+
     #[test]
-    fn both_rows_must_be_there_and_have_a_speed() {
-        let rows = |speed: f64| {
-            format!(
-                r#"[{{"n_prompt":256,"n_gen":0,"avg_ts":90.5}},{{"n_prompt":0,"n_gen":4,"avg_ts":{speed}}}]"#
-            )
-        };
+    fn every_row_must_be_there_and_have_a_speed() {
         assert_eq!(not_measured(rows(3.5).as_bytes()), None);
         assert!(not_measured(rows(0.0).as_bytes()).is_some());
+        assert!(not_measured(rows(3.5).replace("auto", "tiled").as_bytes()).is_some());
         assert!(not_measured(b"[").unwrap().contains("not a list"));
     }
 
     #[test]
-    fn every_line_must_name_the_window() {
+    fn the_lines_must_name_every_window_and_no_other() {
         let line = |window: &str| {
             format!(
                 "rolling-kv: window {window} of 512 cells, 30 of 30 layers with a tail, order tiled, tiles of 128 cells; KV \
                  cache 1.00 MiB on the device, 3.00 MiB in host memory\n"
             )
         };
-        assert_eq!(not_active(&(line("128") + &line("128")), 128), None);
-        assert!(not_active(&(line("128") + &line("256")), 128).is_some());
-        assert!(not_active("", 128).is_some());
+        assert_eq!(not_active(&(line("128") + &line("0"))), None);
+        assert!(not_active(&line("128")).is_some());
+        assert!(not_active(&(line("128") + &line("0") + &line("256"))).is_some());
+        assert!(not_active("").is_some());
     }
 }

@@ -73,9 +73,13 @@ fn bad_environment(rig: &mut Rig) -> Result<()> {
 
 /// Values that are fine alone and cannot work with another, or with the model.
 fn combinations(rig: &mut Rig) -> Result<()> {
-    let cases: [(&[&str], &[&str]); 3] = [
+    let cases: [(&[&str], &[&str]); 4] = [
         (&["-ctk", "f32"], &["f32", "f16"]),
         (&["-nkvo"], &["--no-kv-offload", "window"]),
+        (
+            &["--kv-vram-target", "8"],
+            &["--kv-window-cells", "--kv-vram-target", "give one of them"],
+        ),
         (&["--kv-resident-layers", "0-40"], &["41 layers", "30"]),
     ];
     for (options, words) in cases {
