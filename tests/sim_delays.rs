@@ -10,7 +10,7 @@ fn seeds() -> u64 {
     let asked = std::env::var("ROLLING_KV_TEST_SIM_SEEDS").ok();
     asked
         .map(|text| text.parse().expect("ROLLING_KV_TEST_SIM_SEEDS is a number"))
-        .unwrap_or(1000)
+        .unwrap_or(common::fewer_if_slow(1000) as u64)
 }
 
 #[test]

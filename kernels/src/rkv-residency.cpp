@@ -25,9 +25,10 @@ thread_local const rkv_residency * g_current = nullptr;
 }
 
 // A window forced from outside, for test programs that have no options of their own: "128" or "128,tiled".
-void apply_forced(rkv_params & params) {
+// It goes to contexts that could have one: a test program may also make some whose tensors are split over devices.
+void apply_forced(rkv_params & params, const llama_model & model) {
     const char * forced = getenv("ROLLING_KV_FORCE_WINDOW");
-    if (!forced || params.mode != RKV_MODE_OFF) {
+    if (!forced || params.mode != RKV_MODE_OFF || model.split_mode() == LLAMA_SPLIT_MODE_TENSOR) {
         return;
     }
     params.mode         = RKV_MODE_WINDOW;
@@ -106,7 +107,7 @@ rkv_params rkv_params_default() {
 rkv_residency rkv_residency_resolve(const llama_model & model, const llama_context_params & cp) {
     rkv_residency res;
     res.params = cp.rkv;
-    apply_forced(res.params);
+    apply_forced(res.params, model);
     if (!res.active()) {
         return res;
     }

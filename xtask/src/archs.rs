@@ -56,6 +56,29 @@ pub fn run(place: &Place, write: bool) -> Result<()> {
     Ok(())
 }
 
+/// The architectures that docs/ lists as refused, and how many cases have one of them.
+pub fn refused(root: &Path) -> Result<(Vec<String>, u64)> {
+    let path = file(root);
+    let page = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    Ok(refused_of(&page))
+}
+
+fn refused_of(page: &str) -> (Vec<String>, u64) {
+    let cells = |line: &str| -> Option<(String, String)> {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        Some((cells.next()?.to_owned(), cells.nth(1)?.to_owned()))
+    };
+    let rows: Vec<(String, String)> = page.lines().filter_map(cells).collect();
+    let mut names: Vec<String> = rows
+        .iter()
+        .filter(|(_, outcome)| outcome == "refused")
+        .map(|(name, _)| name.clone())
+        .collect();
+    names.dedup();
+    let cases = rows.iter().filter(|(name, _)| names.contains(name)).count();
+    (names, cases as u64)
+}
+
 /// An error if the table in docs/ is not the one that was printed.
 pub fn agree(root: &Path, printed: &str) -> Result<()> {
     let path = file(root);
@@ -120,6 +143,13 @@ fn difference(written: &str, expected: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_case_of_a_refused_architecture_is_left_out() {
+        let page = "| architecture | kind | outcome | detail |\n|---|---|---|---|\n| a | dense | equal | x |\n\
+                    | a | MoE | refused | y |\n| b | dense | equal | z |\n";
+        assert_eq!(refused_of(page), (vec!["a".to_owned()], 2));
+    }
 
     const PRINTED: &str = "loading\n| architecture | kind | outcome | detail |\n|---|---|---|---|\n\
         | llama | dense | equal | 2 layers split, 4 tiles read |\n| grok | MoE | refused | no flash attention |\n\n\

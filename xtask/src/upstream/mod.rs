@@ -2,6 +2,7 @@
 
 mod parse;
 mod server;
+mod simulated;
 
 pub use server::free_port;
 
@@ -84,8 +85,17 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
         timed("architectures with a spilled cache", || {
             spilled_architectures(&bench, &place.root)
         }),
+        timed("test-llama-archs, simulated device", || {
+            simulated::architectures(&bench)
+        }),
+        timed("test-llama-archs, simulated device, spilled", || {
+            simulated::spilled_architectures(&bench, &place.root)
+        }),
     ];
     if depth == Depth::Full {
+        rows.push(timed("test-backend-ops, simulated device", || {
+            simulated::backend_ops(&bench)
+        }));
         rows.push(timed("test-save-load-state, every architecture", || {
             every_architecture(&bench)
         }));

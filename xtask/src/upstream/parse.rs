@@ -19,6 +19,11 @@ pub fn plain(text: &str) -> String {
 
 /// test-llama-archs: one row per architecture, kind and device; `SKIP` in a row is a skip, `FAIL` a failure.
 pub fn archs(text: &str) -> Counts {
+    archs_of(text, "")
+}
+
+/// The same of the devices whose names start like this.
+pub fn archs_of(text: &str, name: &str) -> Counts {
     let mut counts = Counts::default();
     for row in plain(text).lines().filter(|line| line.starts_with('|')) {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
@@ -28,6 +33,7 @@ pub fn archs(text: &str) -> Counts {
         // The device `Meta` splits tensors over several devices; without a second one its rows are empty by design.
         match (device, nmse, roundtrip) {
             ("Device" | "Meta", ..) => {}
+            _ if !device.starts_with(name) => {}
             _ if device.starts_with('-') => {}
             (_, a, b) if a.contains("FAIL") || b.contains("FAIL") => counts.failed += 1,
             (_, a, _) if a.starts_with("OK") => counts.passed += 1,
