@@ -26,6 +26,7 @@ mod progress;
 mod report;
 mod setup;
 mod smoke;
+mod speed;
 mod sse;
 mod steps;
 mod story;
@@ -135,6 +136,19 @@ enum Command {
         write: bool,
     },
 
+    /// Measure whole programs: the patched llama-bench over the unpatched one, with and without a window
+    Speed {
+        /// Turns that count; each runs every contestant once
+        #[arg(long, default_value_t = 5)]
+        turns: usize,
+        /// Tokens of the text behind which the second half is measured
+        #[arg(long, default_value_t = 4096)]
+        depth: u64,
+        /// Threads [default: one for each core]
+        #[arg(long)]
+        threads: Option<usize>,
+    },
+
     /// Build and run upstream's own tests on the patched tree
     UpstreamTests {
         /// Every flash-attention case, and the state tests on every architecture
@@ -197,6 +211,15 @@ fn run(command: Command, place: &Place) -> Result<ExitCode> {
         Command::Archs { write } => {
             setup::ensure(place)?;
             archs::run(place, write)?;
+        }
+        Command::Speed {
+            turns,
+            depth,
+            threads,
+        } => {
+            setup::ensure(place)?;
+            let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+            speed::run(place, turns.max(1), depth, threads.unwrap_or_else(cores))?;
         }
         Command::UpstreamTests { full } => {
             let counts = upstream::run(place, if full { Depth::Full } else { Depth::Short })?;
