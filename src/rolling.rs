@@ -124,7 +124,8 @@ impl RollingKv {
         self
     }
 
-    /// Gives one layer a window of its own.
+    /// Gives one layer a window of its own. A layer that looks back a fixed number of tokens only (a sliding window of the
+    /// model's) stays on the device; a context is refused if one is given for it.
     pub fn layer_window(mut self, layer: u32, cells: u32) -> Self {
         self.layers.push((layer, Window::Cells(cells)));
         self

@@ -134,6 +134,9 @@ rkv_residency rkv_residency_resolve(const llama_model & model, const llama_conte
     }
     for (size_t il = 0; il < params.n_layer_window; ++il) {
         check_window(params.layer_window[il], format("the window of layer %zu", il).c_str());
+        if (params.layer_window[il] >= 0 && model.hparams.is_swa(il)) {
+            refuse(format("layer %zu looks back %u tokens only and stays on the device; give no window for it", il, model.hparams.n_swa));
+        }
         res.layer_window[il] = whole_tiles(params.layer_window[il], params.tile_cells);
     }
     params.layer_window   = nullptr;

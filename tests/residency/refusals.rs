@@ -94,3 +94,27 @@ fn a_spilled_window_says_that_it_cannot_shift() {
     assert!(matches!(why, SequenceError::CannotShift { .. }), "{why}");
     logits_after(&mut context, 0, &some_tokens(1, 2));
 }
+
+#[test]
+fn a_window_for_a_layer_that_slides_by_itself_is_refused() {
+    let backend = backend();
+    let model = tiny::sliding(&backend);
+    let params = ContextParams::new(512);
+    let layers = model
+        .context(&params.clone().rolling_kv(RollingKv::resident()))
+        .expect("the resident context is made")
+        .residency()
+        .layers;
+    for layer in layers {
+        let spill = RollingKv::window_cells(128).layer_window(layer.layer, 0);
+        let made = model.context(&params.clone().rolling_kv(spill));
+        match made {
+            Ok(_) => assert!(!layer.sliding, "layer {} is not refused", layer.layer),
+            Err(why) => {
+                assert!(layer.sliding, "{why}");
+                let named = format!("layer {} looks back 32 tokens", layer.layer);
+                assert!(why.to_string().contains(&named), "{why}");
+            }
+        }
+    }
+}
