@@ -1,8 +1,6 @@
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rolling_kv::{LoadError, Model, ModelParams};
-use tracing::span;
 
 use crate::common::gguf_file::GgufFile;
 use crate::common::{backend, tiny};
@@ -39,39 +37,4 @@ fn a_tensor_callback_that_panics_stops_the_making() {
         "{error}"
     );
     assert_eq!(calls, 4, "nothing is called after the panic");
-}
-
-/// A subscriber that panics on every event.
-struct Panicking;
-
-static EVENTS: AtomicUsize = AtomicUsize::new(0);
-
-impl tracing::Subscriber for Panicking {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {
-        EVENTS.fetch_add(1, Ordering::Relaxed);
-        panic!("a subscriber panicked");
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[test]
-fn a_log_subscriber_that_panics_does_not_reach_llama_cpp() {
-    let backend = backend();
-    tracing::subscriber::with_default(Panicking, || {
-        let model = tiny::model(&backend);
-        model.context(&rolling_kv::ContextParams::new(256)).unwrap();
-    });
-    assert!(
-        EVENTS.load(Ordering::Relaxed) > 10,
-        "log lines reached the subscriber"
-    );
 }
