@@ -97,6 +97,8 @@ pub struct CliffReport {
 const RING_LIMIT: f64 = 1.05;
 /// Op time may be this far from computing plus copying.
 const OP_TOLERANCE: f64 = 0.10;
+/// Slots of the schedule that waits: one that is copied to, one that is read.
+const OP_DEPTH: u32 = 2;
 /// Tokens at each point that do not count: the ring has not run yet.
 const WARM_UP: usize = 2;
 
@@ -130,10 +132,11 @@ impl Cliff {
             let measure = |spill: RollingKv| self.measure(model, spill, &saved, decoded);
             let compute = measure(RollingKv::resident())?;
             let mut ring = RollingKv::window_cells(window).schedule(Schedule::Ring);
-            let mut op = RollingKv::window_cells(window).schedule(Schedule::Op);
+            let op = RollingKv::window_cells(window)
+                .schedule(Schedule::Op)
+                .ring_depth(OP_DEPTH);
             if let Some(depth) = self.ring_depth {
                 ring = ring.ring_depth(depth);
-                op = op.ring_depth(depth);
             }
             let ring = measure(ring)?;
             let op = measure(op)?;

@@ -17,27 +17,32 @@ link::~link() {
     thread.join();
 }
 
-void link::submit(size_t bytes, const std::function<void()> & move, std::function<void()> done) {
-    const auto busy    = std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(bytes/bytes_s));
-    const auto latency = std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(latency_s));
-    move();
-
+void link::submit(size_t bytes, bool urgent, std::function<void()> move, std::function<void()> done) {
     sums.bytes += bytes;
     sums.transfers++;
-    sums.busy_ns += uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count());
     {
-        // The latency of a transfer overlaps with the ones before it, as requests are queued.
         std::lock_guard<std::mutex> lock(mutex);
-        free_at = std::max(free_at, clock::now() + latency) + busy;
-        in_flight.push_back({ free_at, std::move(done) });
+        (urgent ? urgent_jobs : jobs).push_back({ clock::now(), bytes, std::move(move), std::move(done) });
     }
     changed.notify_all();
 }
 
 void link::transfer(size_t bytes, const std::function<void()> & move) {
     std::promise<void> ended;
-    submit(bytes, move, [&] { ended.set_value(); });
+    submit(bytes, false, move, [&] { ended.set_value(); });
     ended.get_future().wait();
+}
+
+void link::carry_out(const job & j) {
+    const auto busy    = std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(j.bytes/bytes_s));
+    const auto latency = std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(latency_s));
+
+    // The latency of a transfer overlaps with the ones before it, as requests are queued.
+    free_at = std::max(free_at, j.given + latency) + busy;
+    sums.busy_ns += uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count());
+    j.move();
+    std::this_thread::sleep_until(free_at);
+    j.done();
 }
 
 void link::run() {
@@ -46,15 +51,15 @@ void link::run() {
 
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
-        changed.wait(lock, [&] { return ends || !in_flight.empty(); });
-        if (in_flight.empty()) {
+        changed.wait(lock, [&] { return ends || !urgent_jobs.empty() || !jobs.empty(); });
+        auto & from = urgent_jobs.empty() ? jobs : urgent_jobs;
+        if (from.empty()) {
             return;
         }
-        pending next = std::move(in_flight.front());
-        in_flight.pop_front();
+        const job next = std::move(from.front());
+        from.pop_front();
         lock.unlock();
-        std::this_thread::sleep_until(next.end);
-        next.done();
+        carry_out(next);
         lock.lock();
     }
 }

@@ -20,15 +20,16 @@ struct link_totals {
     std::atomic<uint64_t> busy_ns{ 0 };
 };
 
-// One direction: a copy engine. Transfers start in the order in which they are given, each when the one before has ended; the
-// engine's thread tells when one would have ended. Ends are reckoned in set times: a thread that wakes late delays nothing.
+// One direction: a copy engine with a thread of its own. It carries out one transfer at a time, in the order in which they are
+// given; urgent ones go before the others that wait, as a small copy of another stream does on a card. Ends are reckoned in set
+// times: a thread that wakes late delays nothing.
 class link {
 public:
     link(double bytes_s, double latency_s);
     ~link();
 
-    // Copies now, by calling `move`; `done` is called on the engine's thread when the transfer would have ended.
-    void submit(size_t bytes, const std::function<void()> & move, std::function<void()> done);
+    // `move`, which copies the bytes, and `done`, when the transfer would have ended, are called on the engine's thread.
+    void submit(size_t bytes, bool urgent, std::function<void()> move, std::function<void()> done);
 
     // The same, and waits.
     void transfer(size_t bytes, const std::function<void()> & move);
@@ -38,8 +39,10 @@ public:
 private:
     using clock = std::chrono::steady_clock;
 
-    struct pending {
-        clock::time_point     end;
+    struct job {
+        clock::time_point     given;
+        size_t                bytes;
+        std::function<void()> move;
         std::function<void()> done;
     };
 
@@ -47,13 +50,15 @@ private:
     double                  latency_s;
     std::mutex              mutex;
     std::condition_variable changed;
-    std::deque<pending>     in_flight;
+    std::deque<job>         urgent_jobs;
+    std::deque<job>         jobs;
     clock::time_point       free_at{};
     bool                    ends = false;
     link_totals             sums;
     std::thread             thread;
 
     void run();
+    void carry_out(const job & j);
 };
 
 } // namespace rkv_sim

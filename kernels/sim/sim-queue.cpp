@@ -11,14 +11,16 @@ static uint64_t ns_since(clock::time_point from) {
 }
 
 void timeline::signal(uint64_t to) {
-    {
-        std::lock_guard<std::mutex> lock(mutex);
-        if (to <= value.load(std::memory_order_relaxed)) {
-            return;
-        }
+    std::lock_guard<std::mutex> lock(mutex);
+    if (to > value.load(std::memory_order_relaxed)) {
         value.store(to, std::memory_order_release);
+        changed.notify_all();
     }
-    changed.notify_all();
+}
+
+void timeline::join(uint64_t to) {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return now() >= to; });
 }
 
 uint64_t timeline::wait(uint64_t to) {

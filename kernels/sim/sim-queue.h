@@ -19,6 +19,8 @@ public:
     void     signal(uint64_t value);
     // Returns the nanoseconds that it waited.
     uint64_t wait(uint64_t value);
+    // Waits, and returns only when the one who signalled no longer uses the timeline, so that it can be destroyed.
+    void     join(uint64_t value);
     uint64_t now() const { return value.load(std::memory_order_acquire); }
 
 private:

@@ -15,6 +15,9 @@ using rkv::ring_tile;
 
 static constexpr size_t SLOT_ALIGNMENT = 256;
 
+// Slots that are chosen at most: enough to keep the link busy while the last layers and the output run, which read no tile.
+static constexpr uint64_t DEPTH_MAX = 64;
+
 static size_t aligned(size_t bytes) {
     return (bytes + SLOT_ALIGNMENT - 1)/SLOT_ALIGNMENT*SLOT_ALIGNMENT;
 }
@@ -47,6 +50,8 @@ staging::slots::~slots() {
     released.signal(UINT64_MAX);
     lane_ahead.drain();
     lane_late.drain();
+    copied[rkv::RING_AHEAD].join(given[rkv::RING_AHEAD]);
+    copied[rkv::RING_LATE].join(given[rkv::RING_LATE]);
     d.mem.free(address);
 }
 
@@ -67,13 +72,14 @@ static void pack(char * slot, size_t row0, const ring_rows & rows) {
 }
 
 void staging::slots::give(const ring_copy & copy, size_t v_offset) {
+    given[copy.lane] = copy.number + 1;
     queue & lane = copy.lane == rkv::RING_AHEAD ? lane_ahead : lane_late;
     lane.push([this, copy, v_offset] {
         begun.wait(copy.after_begun);
         released.wait(copy.after_released);
         copied[rkv::RING_AHEAD].wait(copy.after_ahead);
         char * dst = slot(copy.seq);
-        d.to_device.submit(copy.part.bytes(), [&] {
+        d.to_device.submit(copy.part.bytes(), copy.lane == rkv::RING_LATE, [this, copy, v_offset, dst] {
             if (!d.cfg.alias) {
                 pack(dst, copy.row0, copy.part.k);
                 pack(dst + v_offset, copy.row0, copy.part.v);
@@ -248,7 +254,7 @@ uint32_t staging::depth_for(size_t slot_bytes) const {
         return params.depth;
     }
     const uint64_t free = d.mem.total() - d.mem.used();
-    return uint32_t(std::min<uint64_t>(std::max<uint64_t>(free/8/slot_bytes, 2), 16));
+    return uint32_t(std::min<uint64_t>(std::max<uint64_t>(free/8/slot_bytes, 2), DEPTH_MAX));
 }
 
 void staging::need(size_t slot_bytes) {

@@ -85,6 +85,8 @@ private:
         queue      lane_ahead;
         queue      lane_late;
 
+        uint64_t   given[rkv::RING_LANES] = {}; // copies of each lane
+
         char * slot(uint64_t seq) const;
         void   give(const rkv::ring_copy & copy, size_t v_offset);
     };

@@ -7,6 +7,7 @@
 #include "rkv-simd.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rkv {
 
@@ -45,8 +46,11 @@ struct tiles_driver {
 
     tiles_driver(attn_args & a, int ith, int nth, void * wdata);
 
-    void compute_units(const mask_table & table, int64_t place0, int64_t place1);
-    void compute_fed(const mask_table & table, int64_t place0, int64_t place1);
+    // Places [place0, place1) of a round that begins with place `round`.
+    void compute_units(const mask_table & table, int64_t round, int64_t place0, int64_t place1);
+    void compute_fed(const mask_table & table, int64_t round, int64_t place);
+    void compute_all(const mask_table & table, int64_t round, int64_t end);
+    bool is_fed(int64_t place) const { return a.fed((int) (place / a.n_tile), (int) (place % a.n_tile)); }
     void merge_rows(const mask_table & table, int64_t place0, int64_t place1);
 
     narrow_tile unit(const mask_table & table, int64_t place0, int64_t u) const;
@@ -165,7 +169,7 @@ struct ahead_units {
 
 } // namespace
 
-void tiles_driver::compute_units(const mask_table & table, int64_t place0, int64_t place1) {
+void tiles_driver::compute_units(const mask_table & table, int64_t round, int64_t place0, int64_t place1) {
     const int64_t n     = (place1 - place0) * n_part;
     const int64_t begin = n * ith / nth;
     const int64_t end   = n * (ith + 1) / nth;
@@ -175,32 +179,59 @@ void tiles_driver::compute_units(const mask_table & table, int64_t place0, int64
     for (int64_t u = begin; u < end; ++u) {
         const narrow_tile t = unit(table, place0, u);
         if (t.mask.begin < t.mask.end) {
-            narrow_partial(a, t, buf.scratch, ahead, head_sums_of(u / n_part, t.row0), o_of(u / n_part, t.row0), ld_o);
+            const int64_t at = place0 - round + u / n_part;
+            narrow_partial(a, t, buf.scratch, ahead, head_sums_of(at, t.row0), o_of(at, t.row0), ld_o);
         }
     }
 }
 
-static bool no_tile(void *, ahead_tile &) {
-    return false;
+namespace {
+
+// A tile that was brought, for reading ahead within it: what comes next is not there yet.
+struct ahead_once {
+    ahead_tile tile;
+    bool       given;
+
+    static bool next(void * source, ahead_tile & tile) {
+        ahead_once & self = *(ahead_once *) source;
+        tile = self.tile;
+        return !std::exchange(self.given, true);
+    }
+};
+
+} // namespace
+
+// The threads walk the tiles that are brought together, each over its share of the query rows: a tile is given back soon.
+void tiles_driver::compute_fed(const mask_table & table, int64_t round, int64_t place) {
+    narrow_tile t = unit_of(table, place, 0);
+    if (t.mask.begin < t.mask.end) {
+        const tile_rows rows = a.rows_fed(t.stream, t.tile);
+        for (int part = ith; part < n_part; part += nth) {
+            t = unit_of(table, place, part);
+            t.rows = rows;
+            ahead_once once = { { rows, head_begin(a, t), head_end(a, t) }, false };
+            read_ahead ahead(a, ahead_once::next, &once);
+            narrow_partial(a, t, buf.scratch, ahead, head_sums_of(place - round, t.row0), o_of(place - round, t.row0), ld_o);
+        }
+    }
+    a.release_fed(t.stream, t.tile, nth);
 }
 
-// With a feed the threads walk the tiles together, each over its share of the query rows: a tile is given back soon.
-void tiles_driver::compute_fed(const mask_table & table, int64_t place0, int64_t place1) {
-    for (int64_t place = place0; place < place1; ++place) {
-        narrow_tile t = unit_of(table, place, 0);
-        const bool fed = a.fed(t.stream, t.tile);
-        if (t.mask.begin < t.mask.end) {
-            const tile_rows rows = fed ? a.rows_fed(t.stream, t.tile) : a.rows(t.stream, t.tile);
-            for (int part = ith; part < n_part; part += nth) {
-                t = unit_of(table, place, part);
-                t.rows = rows;
-                read_ahead none(a, no_tile, nullptr);
-                narrow_partial(a, t, buf.scratch, none, head_sums_of(place - place0, t.row0), o_of(place - place0, t.row0), ld_o);
-            }
+void tiles_driver::compute_all(const mask_table & table, int64_t round, int64_t end) {
+    if (!a.feed) {
+        compute_units(table, round, round, end);
+        return;
+    }
+    for (int64_t place = round; place < end;) {
+        if (is_fed(place)) {
+            compute_fed(table, round, place++);
+            continue;
         }
-        if (fed) {
-            a.release_fed(t.stream, t.tile, nth);
+        const int64_t run = place;
+        while (place < end && !is_fed(place)) {
+            ++place;
         }
+        compute_units(table, round, run, place);
     }
 }
 
@@ -255,11 +286,7 @@ void tiles_compute(attn_args & a, const ggml_compute_params * params) {
         if (place > 0) {
             ggml_barrier(params->threadpool);
         }
-        if (a.feed) {
-            driver.compute_fed(table, place, end);
-        } else {
-            driver.compute_units(table, place, end);
-        }
+        driver.compute_all(table, place, end);
         ggml_barrier(params->threadpool);
         driver.merge_rows(table, place, end);
     }
