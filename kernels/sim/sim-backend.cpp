@@ -85,6 +85,11 @@ ggml_status graph_compute(ggml_backend_t b, ggml_cgraph * graph) {
                 GGML_LOG_ERROR("%s: computing a graph failed: %s\n", s.d.name.c_str(), ggml_status_to_string(status));
             }
         });
+        if (copy->rewrites_tail()) {
+            // Rare: the tiles of the next step must neither be kept nor be copied before it has run.
+            s.compute.drain();
+            s.d.tail_writes++;
+        }
     } catch (const std::bad_alloc &) {
         GGML_LOG_ERROR("%s: no memory for the slots of the staging ring; make the window smaller\n", s.d.name.c_str());
         return GGML_STATUS_ALLOC_FAILED;

@@ -22,6 +22,20 @@ ggml_tensor * graph_copy::copy_of(const ggml_tensor * t) {
     return c;
 }
 
+// Views and the like compute nothing.
+static bool computes(const ggml_tensor * t) {
+    switch (t->op) {
+        case GGML_OP_NONE:
+        case GGML_OP_VIEW:
+        case GGML_OP_RESHAPE:
+        case GGML_OP_PERMUTE:
+        case GGML_OP_TRANSPOSE:
+            return false;
+        default:
+            return true;
+    }
+}
+
 graph_copy::graph_copy(const device & d, ggml_cgraph * source) : d(d) {
     const int n = source->n_nodes;
     ctx = ggml_init({ ggml_graph_overhead_custom(2*size_t(n) + 64, false), nullptr, true });
@@ -38,6 +52,7 @@ graph_copy::graph_copy(const device & d, ggml_cgraph * source) : d(d) {
             c->src[s] = copy_of(t->src[s]);
         }
         copy->nodes[copy->n_nodes++] = c;
+        rewrites = rewrites || (t->op != GGML_OP_SET_ROWS && computes(t) && in_tail_memory(d, t));
 
         const size_t at = ggml_hash_find_or_insert(&copy->visited_hash_set, c);
         if (at < copy->visited_hash_set.size) {

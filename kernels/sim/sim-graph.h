@@ -22,6 +22,9 @@ public:
 
     ggml_cgraph * graph() { return copy; }
 
+    // Whether it changes a tail by anything but new rows, which the cache announces: a shift of positions does.
+    bool rewrites_tail() const { return rewrites; }
+
     // Pairs of a source's node and its copy, for nodes that are attention in tiles.
     struct node_pair {
         const ggml_tensor * source;
@@ -36,6 +39,7 @@ private:
     std::deque<ggml_tensor>                               tensors;
     std::unordered_map<const ggml_tensor *, ggml_tensor *> copies;
     std::vector<node_pair>                                tiled_nodes;
+    bool                                                  rewrites = false;
 
     ggml_tensor * copy_of(const ggml_tensor * t);
 };

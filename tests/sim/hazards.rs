@@ -130,3 +130,27 @@ fn layers_on_the_cpu_between_layers_on_the_device_change_nothing() {
         );
     }
 }
+
+/// With a window of 0 no layer is split, so positions can be shifted; the shift's own graph then writes into the tail.
+#[test]
+fn regression_keys_that_a_shift_turned_are_read_as_they_are() {
+    let twins = Twins::new(&backend(), &shape(3));
+    let run = |context: &mut Context<'_>| {
+        let mut logits = logits_after(context, 0, &some_tokens(250, 1));
+        for token in some_tokens(3, 2) {
+            logits.extend(logits_after(context, 0, &[token]));
+        }
+        let mut memory = context.memory();
+        memory.shift(0, 50.., 40).expect("the positions move");
+        for token in some_tokens(4, 3) {
+            logits.extend(logits_after(context, 0, &[token]));
+        }
+        bits(&logits)
+    };
+    let expected = twins.expected(&params(), run);
+    for depth in [1, 4, 64] {
+        let spill = RollingKv::window_cells(0).ring_depth(depth);
+        let mut spilled = context(&twins.device, &params(), spill);
+        assert!(run(&mut spilled) == expected, "depth {depth}");
+    }
+}
