@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstring>
 #include <stdexcept>
 
 namespace {
@@ -124,20 +123,6 @@ void rkv_options_apply(const rkv_option_set & options, llama_context_params & cp
     cparams.rkv.n_layer_window = options.layer_window.size();
 }
 
-bool rkv_options_take(rkv_option_set & options, int argc, char ** argv, int & i) {
-    for (const auto & option : rkv_option_table()) {
-        if (strcmp(argv[i], option.name) != 0) {
-            continue;
-        }
-        if (i + 1 >= argc) {
-            throw std::invalid_argument(std::string(option.name) + " needs a value: " + option.hint);
-        }
-        option.set(options, argv[++i]);
-        return true;
-    }
-    return false;
-}
-
 std::string rkv_options_help() {
     std::string res;
     for (const auto & option : rkv_option_table()) {
@@ -148,9 +133,4 @@ std::string rkv_options_help() {
         res += left + help + "\n";
     }
     return res;
-}
-
-rkv_option_set & rkv_program_options() {
-    static rkv_option_set options;
-    return options;
 }

@@ -32,11 +32,5 @@ const std::vector<rkv_option> & rkv_option_table();
 // Puts the options into a context's parameters. `cparams` points into `options` afterwards.
 void rkv_options_apply(const rkv_option_set & options, llama_context_params & cparams);
 
-// For a program with a parser of its own: when argv[i] is one of the options, takes its value and moves i to it.
-bool rkv_options_take(rkv_option_set & options, int argc, char ** argv, int & i);
-
 // The help lines of all options, one option a line.
 std::string rkv_options_help();
-
-// The one set of options of a program with a parser of its own.
-rkv_option_set & rkv_program_options();
