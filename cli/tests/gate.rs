@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{assert_fails, model, program, run, stderr, stdout};
+use common::{assert_fails, model_for_one_thread, program, run, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -68,7 +68,9 @@ fn row_of(found: &Value) -> Vec<String> {
 
 #[test]
 fn a_spilled_cache_passes_and_the_table_and_the_json_say_the_same() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let (output, json) = found(&model, SMALL, &[]);
     let table = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{table}{}", stderr(&output));
@@ -108,7 +110,9 @@ fn a_spilled_cache_passes_and_the_table_and_the_json_say_the_same() {
 /// The fault turns the gate red, and the lines say for which reason.
 #[track_caller]
 fn caught(fault: &str) {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let (output, json) = found(&model, TINY, &["--inject", fault]);
     let table = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{table}{}", stderr(&output));
@@ -153,7 +157,9 @@ fn could_not_run(output: &Output, words: &[&str]) {
 
 #[test]
 fn a_window_that_holds_the_context_cannot_be_judged() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     for window in ["512", "4096"] {
         let output = gate(&model, &["--ctx", "512", "--window-cells", window]);
         could_not_run(&output, &[window, "512", "nothing would spill"]);
@@ -162,14 +168,18 @@ fn a_window_that_holds_the_context_cannot_be_judged() {
 
 #[test]
 fn a_context_without_room_for_the_positions_cannot_be_judged() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let output = gate(&model, &["--ctx", "64", "--window-cells", "32"]);
     could_not_run(&output, &["--ctx 64", "at least"]);
 }
 
 #[test]
 fn a_text_that_is_too_short_is_named_with_both_numbers() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let folder = TempDir::new().unwrap();
     let text = folder.path().join("short.txt");
     fs::write(&text, "Only a few words.").unwrap();
@@ -180,7 +190,9 @@ fn a_text_that_is_too_short_is_named_with_both_numbers() {
 
 #[test]
 fn a_cache_that_cannot_have_a_window_is_refused_before_anything_is_computed() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let started = std::time::Instant::now();
     let output = gate(&model, &["--ctx", "8192", "--cache-type", "f32"]);
     could_not_run(&output, &["f32", "f16"]);
@@ -212,7 +224,9 @@ fn what_the_command_line_cannot_mean_is_refused() {
 
 #[test]
 fn a_text_or_a_json_file_that_cannot_be_opened_is_named() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let output = gate(&model, &["--text", "/no/such/text"]);
     could_not_run(&output, &["/no/such/text", "--text"]);
     let output = gate(&model, &["--json", "/no/such/folder/found.json"]);

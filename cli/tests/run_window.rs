@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Output;
 
-use common::{assert_fails, model, program, run, stderr, stdout};
+use common::{assert_fails, model_for_one_thread, program, run, stderr, stdout};
 use serde_json::Value;
 
 /// About 330 tokens, so that two tiles of 128 cells are full and a third is begun.
@@ -41,7 +41,9 @@ fn json(model: &Path, options: &[&str]) -> Value {
 
 #[test]
 fn a_window_changes_where_the_cache_lies_and_not_the_text() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let resident = json(&model, &["--order", "tiled"]);
     let spilled = json(&model, &["--order", "tiled", "--window-cells", "128"]);
     assert_eq!(resident["tokens"], spilled["tokens"]);
@@ -78,7 +80,9 @@ fn a_window_changes_where_the_cache_lies_and_not_the_text() {
 
 #[test]
 fn the_residency_is_a_line_of_standard_error() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let output = with(
         &model,
         &["--window-cells", "200", "--resident-layers", "0-3,29"],
@@ -100,14 +104,18 @@ fn the_residency_is_a_line_of_standard_error() {
 
 #[test]
 fn without_an_option_for_it_nothing_is_said_of_the_cache() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     assert!(json(&model, &[]).get("residency").is_none());
     assert!(!stderr(&with(&model, &[])).contains("window"));
 }
 
 #[test]
 fn a_target_of_device_memory_gives_the_window_that_fits_it() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     // 512 cells of SmolLM2 in f16 are 11.25 MiB.
     let found = json(&model, &["--vram-target-mib", "6", "--order", "tiled"]);
     let residency = &found["residency"];
@@ -118,7 +126,9 @@ fn a_target_of_device_memory_gives_the_window_that_fits_it() {
 
 #[test]
 fn a_smaller_tile_is_used() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let found = json(&model, &["--window-cells", "96", "--tile-cells", "32"]);
     assert_eq!(found["residency"]["tile_cells"], 32);
     assert_eq!(found["residency"]["window_cells_max"], 96);
@@ -126,7 +136,9 @@ fn a_smaller_tile_is_used() {
 
 #[test]
 fn a_window_without_flash_attention_is_refused_with_the_way_out() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let mut command = program();
     command
         .args([
@@ -145,7 +157,9 @@ fn a_window_without_flash_attention_is_refused_with_the_way_out() {
 
 #[test]
 fn a_layer_that_the_model_does_not_have_is_refused_with_those_it_has() {
-    let Some(model) = model() else { return };
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
     let mut command = program();
     command
         .args([

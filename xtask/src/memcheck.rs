@@ -18,24 +18,53 @@ const FOUND: &str = "97";
 /// The longest that one test binary may take.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
-/// Runs the test binaries called `names` (all of the library's, if none is named) under valgrind.
-pub fn run(place: &Place, names: &[&str]) -> Result<Outcome> {
+/// Tests on tiny models that take valgrind eight seconds and more, half the time of all: each makes dozens of contexts.
+const SLOW: [&str; 11] = [
+    "context::every_pair_of_cache_types_works_with_flash_attention",
+    "decode::oversubscribed_sequences_fail_one_by_one_and_free_what_they_took",
+    "load::impossible_hyperparameters_never_end_the_process",
+    "shifts::a_sliding_window_can_be_shifted_again_and_again",
+    "shifts::can_shift_is_true_exactly_where_a_shift_works",
+    "state::a_context_comes_back_as_it_was",
+    "state_refusals::a_half_that_does_not_fit_puts_the_other_half_back",
+    "state_refusals::a_state_of_another_layout_is_refused_by_name",
+    "state_refusals::a_state_of_another_model_is_refused",
+    "state_refusals::a_state_that_does_not_fit_leaves_what_was_there",
+    "state_refusals::files_that_cannot_be_read_leave_what_was_there",
+];
+
+/// Which tests are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Those on tiny models, without the slow ones.
+    Short,
+    /// Every test of the library.
+    All,
+}
+
+/// Runs the library's tests under valgrind.
+pub fn run(place: &Place, extent: Extent) -> Result<Outcome> {
     if Run::new("valgrind").arg("--version").quietly().is_err() {
         return Ok(Outcome::Skipped(
             "valgrind is not installed (Debian: apt install valgrind)".into(),
         ));
     }
     let mut counts = Counts::default();
+    let (names, left_out): (&[&str], &[&str]) = match extent {
+        Extent::Short => (&["api_tiny"], &SLOW),
+        Extent::All => (&[], &[]),
+    };
     for program in test_programs(place, names)? {
-        counts += one(place, &program)?;
+        counts += one(place, &program, left_out)?;
     }
     Ok(Outcome::Ran(counts))
 }
 
 /// One test binary, its tests shared among as many valgrinds as there are cores: each runs one thread at a time.
-fn one(place: &Place, program: &Path) -> Result<Counts> {
+fn one(place: &Place, program: &Path, left_out: &[&str]) -> Result<Counts> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let shares = shares(&tests_of(program)?, cores);
+    let tests = without(tests_of(program)?, left_out)?;
+    let shares = shares(&tests, cores);
     let counts: Vec<Result<Counts>> = std::thread::scope(|scope| {
         let running: Vec<_> = shares
             .iter()
@@ -94,6 +123,20 @@ fn tests_of(program: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
+/// The tests that are not left out; each name of those must be a test's.
+fn without(mut tests: Vec<String>, left_out: &[&str]) -> Result<Vec<String>> {
+    for name in left_out {
+        let at = tests.iter().position(|test| test == name).ok_or_else(|| {
+            Error::wrong(
+                format!("there is no test called {name}"),
+                "correct the list of slow tests in xtask/src/memcheck.rs",
+            )
+        })?;
+        tests.remove(at);
+    }
+    Ok(tests)
+}
+
 /// Deals the tests out in turns. No share is empty.
 fn shares(tests: &[String], count: usize) -> Vec<Vec<String>> {
     let mut shares = vec![Vec::new(); count.clamp(1, tests.len().max(1))];
@@ -149,6 +192,14 @@ mod tests {
         assert_eq!(dealt, [vec!["a", "c", "e"], vec!["b", "d"]]);
         assert_eq!(shares(&tests, 9).len(), 5);
         assert!(shares(&[], 2).is_empty());
+    }
+
+    #[test]
+    fn what_is_left_out_must_be_a_test() {
+        let tests = || ["a", "b", "c"].map(String::from).to_vec();
+        assert_eq!(without(tests(), &["b"]).unwrap(), ["a", "c"]);
+        let error = without(tests(), &["d"]).unwrap_err();
+        assert!(error.to_string().contains("called d"));
     }
 
     #[test]

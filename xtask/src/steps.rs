@@ -6,6 +6,7 @@ use std::time::Duration;
 use rolling_kv_stage::Variant;
 
 use crate::error::Result;
+use crate::memcheck::Extent;
 use crate::native::{self, PROGRAMS, UPSTREAM_TESTS};
 use crate::place::Place;
 use crate::report::{Counts, Outcome};
@@ -190,14 +191,14 @@ pub fn upstream_tests_all(place: &Place) -> Result<Outcome> {
     counted(upstream::run(place, Depth::Full))
 }
 
-/// The API tests on tiny models make no memory error.
+/// The quicker of the API tests on tiny models make no memory error.
 pub fn valgrind(place: &Place) -> Result<Outcome> {
-    memcheck::run(place, &["api_tiny"])
+    memcheck::run(place, Extent::Short)
 }
 
 /// All API tests make no memory error.
 pub fn valgrind_all(place: &Place) -> Result<Outcome> {
-    memcheck::run(place, &[])
+    memcheck::run(place, Extent::All)
 }
 
 /// A clone elsewhere builds offline.

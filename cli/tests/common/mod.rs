@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub const MODEL_FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
@@ -47,12 +47,20 @@ pub fn assert_fails(output: &Output, code: i32, words: &[&str]) {
     }
 }
 
-/// The file of a real model, and the right to run it: tests that compute go one after the other, because threads of
+/// The file of a real model, and the right to run it. Runs of several threads go one after the other, because threads of
 /// several runs that share a few cores wait for each other without end.
 pub struct Model {
     path: PathBuf,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
+
+#[expect(dead_code, reason = "a guard is held, not read")]
+enum Turn {
+    Alone(RwLockWriteGuard<'static, ()>),
+    WithOthers(RwLockReadGuard<'static, ()>),
+}
+
+static TURN: RwLock<()> = RwLock::new(());
 
 impl Deref for Model {
     type Target = Path;
@@ -62,10 +70,26 @@ impl Deref for Model {
     }
 }
 
-/// SmolLM2, from `ROLLING_KV_TEST_MODEL` or the user's cache. Without it the caller returns: the reason is printed,
-/// or, where `ROLLING_KV_REQUIRE_MODEL=1` is set, the test fails.
+/// SmolLM2, from `ROLLING_KV_TEST_MODEL` or the user's cache, for runs of any number of threads. Without it the caller
+/// returns: the reason is printed, or, where `ROLLING_KV_REQUIRE_MODEL=1` is set, the test fails.
 pub fn model() -> Option<Model> {
-    static TURN: Mutex<()> = Mutex::new(());
+    let turn = || Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner));
+    model_path().map(|path| Model {
+        path,
+        _turn: turn(),
+    })
+}
+
+/// The same, for runs of one thread, which do not wait for each other.
+pub fn model_for_one_thread() -> Option<Model> {
+    let turn = || Turn::WithOthers(TURN.read().unwrap_or_else(PoisonError::into_inner));
+    model_path().map(|path| Model {
+        path,
+        _turn: turn(),
+    })
+}
+
+fn model_path() -> Option<PathBuf> {
     let cached = || {
         let own = env::var_os("ROLLING_KV_CACHE_DIR").map(PathBuf::from);
         let xdg =
@@ -78,20 +102,17 @@ pub fn model() -> Option<Model> {
     };
     let path = env::var_os("ROLLING_KV_TEST_MODEL")
         .map(PathBuf::from)
-        .or_else(cached);
-    if let Some(path) = path.filter(|path| path.is_file()) {
-        return Some(Model {
-            path,
-            _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner),
-        });
+        .or_else(cached)
+        .filter(|path| path.is_file());
+    if path.is_none() {
+        let reason = "no SmolLM2: run `rolling-kv fetch smollm2` or set ROLLING_KV_TEST_MODEL";
+        assert!(
+            env::var_os("ROLLING_KV_REQUIRE_MODEL").is_none_or(|value| value != "1"),
+            "{reason}"
+        );
+        println!("SKIP: {reason}");
     }
-    let reason = "no SmolLM2: run `rolling-kv fetch smollm2` or set ROLLING_KV_TEST_MODEL";
-    assert!(
-        env::var_os("ROLLING_KV_REQUIRE_MODEL").is_none_or(|value| value != "1"),
-        "{reason}"
-    );
-    println!("SKIP: {reason}");
-    None
+    path
 }
 
 /// Writes an executable shell script. A child process writes it: a file that this process has open for writing could
