@@ -61,6 +61,8 @@ mod ring_protocol;
 mod rolling;
 mod sampler;
 mod sampler_steps;
+#[cfg(test)]
+mod staging_plan;
 mod state;
 mod state_format;
 mod state_transfer;

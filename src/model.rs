@@ -402,8 +402,13 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Adds what was logged, which is where llama.cpp leaves its reasons.
 pub(crate) fn with_log(failure: Failure, log: String) -> Failure {
+    // llama.cpp answers "no" to whatever went wrong; what it logs tells an allocation from the rest.
+    let no_memory = ["failed to allocate", "unable to allocate"]
+        .iter()
+        .any(|words| log.contains(words));
     match (failure.kind(), log.is_empty()) {
         (_, true) => failure,
+        (FailureKind::Refused, false) if no_memory => Failure::new(FailureKind::NoMemory, log),
         (FailureKind::Refused, false) => Failure::new(FailureKind::Refused, log),
         (kind, false) => Failure::new(kind, format!("{failure} ({log})")),
     }

@@ -55,6 +55,7 @@ pub struct RollingKv {
     layers: Vec<(u32, Window)>,
     schedule: Schedule,
     ring_depth: u32,
+    copy_cells: u32,
 }
 
 impl RollingKv {
@@ -89,6 +90,7 @@ impl RollingKv {
             layers: Vec::new(),
             schedule: Schedule::Ring,
             ring_depth: 0,
+            copy_cells: 0,
         }
     }
 
@@ -110,10 +112,17 @@ impl RollingKv {
         self
     }
 
-    /// Tiles that may be on their way to the device, or wait there, at a time; each takes a slot of device memory. Chosen from
-    /// the free device memory unless set.
+    /// Copies that may be on their way to the device, or wait there, at a time; each takes a slot of device memory. Chosen from
+    /// the free device memory and the measured link unless set.
     pub fn ring_depth(mut self, slots: u32) -> Self {
         self.ring_depth = slots;
+        self
+    }
+
+    /// Cells that are brought to the device in one copy, rounded down to whole tiles, at least one. Chosen from the free device
+    /// memory and the measured link unless set; no bit of a result depends on it.
+    pub fn copy_cells(mut self, cells: u32) -> Self {
+        self.copy_cells = cells;
         self
     }
 
@@ -170,6 +179,7 @@ impl RollingKv {
             layer_window,
             schedule: self.schedule,
             ring_depth: self.ring_depth,
+            copy_cells: self.copy_cells,
         })
     }
 }
@@ -192,6 +202,7 @@ pub(crate) struct Checked {
     layer_window: Vec<i64>,
     schedule: Schedule,
     ring_depth: u32,
+    copy_cells: u32,
 }
 
 impl Checked {
@@ -217,6 +228,7 @@ impl Checked {
                     Schedule::Op => ffi::RKV_SCHEDULE_OP,
                 },
                 depth: self.ring_depth,
+                copy_cells: self.copy_cells,
             },
         }
     }

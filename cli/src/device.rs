@@ -18,6 +18,9 @@ pub struct SimSpec(pub String);
 /// Bandwidth of the link when none is given, as in docs/SIM.md.
 const DEFAULT_LINK: &str = "16GB/s";
 
+/// Costs of the size that a card has; of two entries with the same key the later one counts.
+const FOR_TIMING: &str = "time=reckoned,launch=10us,membw=400GB/s,tiles=alias";
+
 impl SimSpec {
     /// Reads `sim` or `sim:KEY=VALUE,...`.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -47,11 +50,12 @@ impl SimSpec {
         })
     }
 
-    /// The same device, on which tiles take their time but their bytes stay; see docs/SIM.md.
+    /// The same device with what measuring needs, unless it says otherwise: a time of its own, and tiles that take their time but
+    /// whose bytes stay. See docs/SIM.md.
     #[must_use]
-    pub fn with_tiles_in_place(&self) -> Self {
+    pub fn for_timing(&self) -> Self {
         let more = if self.0.is_empty() { "" } else { "," };
-        Self(format!("{}{more}tiles=alias", self.0))
+        Self(format!("{FOR_TIMING}{more}{}", self.0))
     }
 }
 
@@ -69,6 +73,13 @@ mod tests {
         for wrong in ["", "cuda", "simulated", "cuda:link=1GB/s"] {
             assert!(SimSpec::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_measuring_needs_goes_before_what_was_given() {
+        let timed = |spec: &str| SimSpec(spec.into()).for_timing().0;
+        assert_eq!(timed(""), FOR_TIMING);
+        assert!(timed("launch=1us,link=2GB/s").ends_with("tiles=alias,launch=1us,link=2GB/s"));
     }
 
     #[test]

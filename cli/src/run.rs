@@ -8,13 +8,14 @@ mod prompt;
 mod report;
 mod sampling;
 mod setup;
+mod staging;
 mod threads;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Instant;
 
-use rolling_kv::{Context, Model, Residency};
+use rolling_kv::{Context, Model};
 
 pub use args::{CACHE_TYPES, RunArgs};
 pub use error::RunError;
@@ -23,6 +24,7 @@ pub use threads::fitting as fitting_threads;
 use crate::{device, exit, interrupt, models, ui};
 use generate::Generation;
 use report::{ModelJson, OptionsJson, Outcome, ResidencyJson, RunJson, StopReason};
+use staging::StagingJson;
 
 /// Runs the command and answers the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, RunError> {
@@ -34,7 +36,12 @@ pub fn run(args: &RunArgs) -> Result<u8, RunError> {
     let start = Instant::now();
     let Some(model) = setup::load(&backend, &path, &args.context)? else {
         let outcome = Outcome::interrupted_after(start.elapsed());
-        return Ok(finish(args, &outcome, &RunJson::new(&outcome, seed), None));
+        return Ok(finish(
+            args,
+            &outcome,
+            &RunJson::new(&outcome, seed),
+            [].iter(),
+        ));
     };
     let prompt = setup::tokens(&model, &text, args)?;
     let mut context = setup::context(&model, prompt.len(), args)?;
@@ -56,15 +63,23 @@ pub fn run(args: &RunArgs) -> Result<u8, RunError> {
     json.options = Some(options(args, &context));
     let residency = args.cache.given().then(|| context.residency());
     json.residency = residency.as_ref().map(ResidencyJson::new);
-    Ok(finish(args, &outcome, &json, residency.as_ref()))
+    let staging = context
+        .staging()
+        .filter(|staging| staging.depth > 0 || staging.device_ns > 0);
+    json.staging = staging.as_ref().map(StagingJson::new);
+    let notes = [
+        residency.map(|residency| residency.to_string()),
+        staging.map(|staging| staging.to_string()),
+    ];
+    Ok(finish(args, &outcome, &json, notes.iter().flatten()))
 }
 
 /// Writes what comes after the text, and answers the exit code.
-fn finish(
+fn finish<'a>(
     args: &RunArgs,
     outcome: &Outcome,
     json: &RunJson<'_>,
-    residency: Option<&Residency>,
+    notes: impl Iterator<Item = &'a String>,
 ) -> u8 {
     if args.json {
         ui::print(&json.text());
@@ -75,9 +90,7 @@ fn finish(
         // The timing line should not stick to the text on a screen.
         ui::print("");
     }
-    if let Some(residency) = residency {
-        ui::note(&residency.to_string());
-    }
+    notes.for_each(|note| ui::note(note));
     ui::note(&outcome.timings.line(outcome.stop, json.seed));
     match outcome.stop {
         StopReason::Interrupted => exit::interrupted(interrupt::signal().unwrap_or(libc::SIGINT)),

@@ -1,4 +1,7 @@
 //! What a tail costs: decode time over its length, for a ring that runs ahead and for copies that wait for their layer.
+//!
+//! The time is the device's own where it reckons one, so that the ratios are those of the schedules and not of this machine's
+//! moods; else it is the time of day.
 
 use std::time::Instant;
 
@@ -17,16 +20,14 @@ use crate::verdict::Verdict;
 pub struct Cliff {
     /// Tokens of context; a text fills all but the decoded ones.
     pub n_ctx: u32,
-    /// Windows that are tried, evenly spread from every cell to none.
+    /// Windows that are tried, from every cell to none; the first ones lie closer together.
     pub points: u32,
     /// Tokens decoded at each point; the first two do not count.
     pub decoded: u32,
-    /// Cells of a tile.
-    pub tile_cells: u32,
+    /// Cells of a copy, for both schedules; a whole number of tiles.
+    pub copy_cells: u32,
     /// Slots of the ring; `None`: chosen by the device.
     pub ring_depth: Option<u32>,
-    /// Compute threads.
-    pub threads: u32,
     /// Bandwidth of the device's link, in bytes per second.
     pub link_bytes_per_s: f64,
     /// Seed of the built-in text.
@@ -97,8 +98,8 @@ pub struct CliffReport {
 const RING_LIMIT: f64 = 1.05;
 /// Op time may be this far from computing plus copying.
 const OP_TOLERANCE: f64 = 0.10;
-/// Slots of the schedule that waits: one that is copied to, one that is read.
-const OP_DEPTH: u32 = 2;
+/// Slots of the schedule that waits: what it copies, its layer then reads.
+const OP_DEPTH: u32 = 1;
 /// Tokens at each point that do not count: the ring has not run yet.
 const WARM_UP: usize = 2;
 
@@ -173,9 +174,12 @@ impl Cliff {
         Ok(tokens)
     }
 
+    /// From every cell to none, in steps that grow: a tail that costs nothing is short.
     fn window(&self, at: u32) -> u32 {
-        let cells = u64::from(self.n_ctx) * u64::from(self.points - at) / u64::from(self.points);
-        u32::try_from(cells).unwrap_or(self.n_ctx) / self.tile_cells * self.tile_cells
+        const TILE: u32 = 128;
+        let share = f64::from(at) / f64::from(self.points);
+        let tail = f64::from(self.n_ctx) * share * share;
+        (self.n_ctx - tail.round() as u32) / TILE * TILE
     }
 
     fn context<'model>(
@@ -184,8 +188,7 @@ impl Cliff {
         spill: RollingKv,
     ) -> Result<Context<'model>, GateError> {
         let params = ContextParams::new(self.n_ctx)
-            .threads(self.threads)
-            .rolling_kv(spill.order(Order::Tiled).tile_cells(self.tile_cells));
+            .rolling_kv(spill.order(Order::Tiled).copy_cells(self.copy_cells));
         Ok(model.context(&params).map_err(rolling_kv::Error::from)?)
     }
 
@@ -217,20 +220,23 @@ impl Cliff {
             .map_err(rolling_kv::Error::from)?;
         let mut times = Vec::new();
         let mut before = Staging::default();
+        let mut staging = context.staging().unwrap_or_default();
         for (at, token) in decoded.iter().enumerate() {
             if at == WARM_UP {
-                before = context.staging().unwrap_or_default();
+                before = staging;
             }
-            let started = Instant::now();
+            let (started, since) = (Instant::now(), staging.device_ns);
             context
                 .append(0, std::slice::from_ref(token))
                 .map_err(rolling_kv::Error::from)?;
             context.last_logits().map_err(rolling_kv::Error::from)?;
+            let wall_ms = started.elapsed().as_secs_f64() * 1e3;
+            staging = context.staging().unwrap_or_default();
+            let device_ms = (staging.device_ns - since) as f64 / 1e6;
             if at >= WARM_UP {
-                times.push(started.elapsed().as_secs_f64() * 1e3);
+                times.push(if device_ms > 0.0 { device_ms } else { wall_ms });
             }
         }
-        let staging = context.staging().unwrap_or_default();
         let steps = (staging.steps - before.steps).max(1) as f64;
         Ok(Measured {
             step_ms: median(&mut times),

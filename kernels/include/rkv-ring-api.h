@@ -1,6 +1,7 @@
 #pragma once
 
-// rolling-kv: the staging ring's plans, without a device. For tests that run every order in which a device could carry them out.
+// rolling-kv: the staging ring's plans and sizes, without a device. For tests that run every order in which a device could carry them
+// out.
 
 #include "llama.h"
 
@@ -54,6 +55,16 @@ LLAMA_API void              rkv_ring_free(struct rkv_ring * ring);
 // Plans a step. `uses` has room for n_tiles, `copies` for 2*n_tiles + depth.
 LLAMA_API struct rkv_ring_plan rkv_ring_begin(struct rkv_ring * ring, const struct rkv_ring_tile * tiles, size_t n_tiles, uint32_t n_nodes,
         uint64_t generation, struct rkv_ring_use * uses, struct rkv_ring_copy * copies);
+
+// What a device with so much free memory, behind such a link, chooses.
+struct rkv_staging_choice {
+    uint32_t copy_cells;
+    uint32_t depth;
+    uint64_t slot_bytes;
+};
+
+LLAMA_API struct rkv_staging_choice rkv_staging_choose(const struct rkv_staging_params * asked, const struct rkv_staging_need * need,
+        uint64_t free_bytes, double link_bytes_s, double link_latency_s);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 
 // rolling-kv: what a cache tells a device about the step that is about to run.
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -30,28 +31,43 @@ enum rkv_schedule {
 
 struct rkv_staging_params {
     enum rkv_schedule schedule;
-    uint32_t          depth; // slots; 0: chosen from the free device memory
+    uint32_t          depth;      // slots; 0: chosen from the free device memory and the link
+    uint32_t          copy_cells; // cells of a copy, rounded down to whole tiles; 0: chosen the same way
 };
 
-// What staging did since the context was made.
+// The tails of the layers that one device computes.
+struct rkv_staging_need {
+    uint32_t tile_cells;
+    uint64_t k_row_bytes; // of the layer whose rows of K are the longest
+    uint64_t v_row_bytes; // of V; 0 where V is a part of K's rows
+    uint64_t cells_layer; // cells of the longest tail of one layer and stream
+    uint64_t cells_all;   // cells of all tails
+};
+
+// What was chosen, and what staging did since the context was made.
 struct rkv_staging_totals {
+    double   link_bytes_s;    // bandwidth of the link as it was measured, bytes per second
+    double   link_latency_s;  // of one copy, seconds
     uint64_t steps;
     uint64_t depth;           // slots
+    uint64_t copy_cells;      // cells of a copy at the most
     uint64_t slot_bytes;
     uint64_t device_bytes;    // of all slots
-    uint64_t tiles_early;     // copied ahead of their layer, but for rows that the step itself wrote
-    uint64_t tiles_late;      // copied once their layer's attention had begun
-    uint64_t tiles_kept;      // of the early ones, copied while the step before still ran
-    uint64_t tiles_discarded; // copied ahead for nothing
+    uint64_t tiles_early;     // copies of tiles ahead of their layer, but for rows that the step itself wrote
+    uint64_t tiles_late;      // those that began once their layer's attention had begun
+    uint64_t tiles_kept;      // of the early ones, those made while the step before still ran
+    uint64_t tiles_discarded; // those made ahead for nothing
     uint64_t bytes;           // of all copies
     uint64_t bytes_late;      // of those that waited for their layer's attention to begin
     uint64_t stalls;          // times that attention waited for a tile
     uint64_t stall_ns;
+    uint64_t device_ns;       // of a device whose time is reckoned: how much of it has passed since the context was made
 };
 
 // Names of functions that the registry of such a device has.
 #define RKV_TAIL_BUFT_PROC      "rkv_tail_buffer_type" // ggml_backend_buffer_type_t (ggml_backend_dev_t): host memory that it reads tiles from
-#define RKV_STAGING_SET_PROC    "rkv_staging_set"    // void (ggml_backend_t, const struct rkv_staging_params *)
+#define RKV_STAGING_SET_PROC    "rkv_staging_set"    // bool (ggml_backend_t, const struct rkv_staging_params *, const struct
+                                                     // rkv_staging_need *): takes the slots; false: no memory for them
 #define RKV_STAGING_TOTALS_PROC "rkv_staging_totals" // void (ggml_backend_t, struct rkv_staging_totals *)
 
 #ifdef __cplusplus

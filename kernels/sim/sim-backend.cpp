@@ -19,8 +19,8 @@ typedef void (*set_n_threads_t)(ggml_backend_t, int);
 // A stream of a device: one in-order compute queue, and the tiles that are brought for it.
 struct backend {
     backend(device & d, uint32_t number, ggml_backend_dev_t cpu)
-        : d(d), cpu(ggml_backend_dev_init(cpu, nullptr)), compute(d.cfg.seed + 16*number, d.cfg.delay_s),
-          tiles(d, d.cfg.seed + 16*number, [this] { compute.drain(); }) {
+        : d(d), cpu(ggml_backend_dev_init(cpu, nullptr)), compute("rkv-sim-compute", false, d.cfg.seed + 16*number, d.cfg.delay_s),
+          tiles(d, clock, d.cfg.seed + 16*number, [this] { compute.drain(); }) {
         ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(cpu);
         set_n_threads = (set_n_threads_t) ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads");
     }
@@ -34,6 +34,7 @@ struct backend {
     ggml_backend_t   cpu;
     set_n_threads_t  set_n_threads;
     int              n_threads = 1;
+    device_clock     clock;
     queue            compute;
     staging          tiles;
     ggml_backend     base{};
@@ -51,20 +52,59 @@ void free_backend(ggml_backend_t b) {
     delete &of(b);
 }
 
+// A transfer in the order of the compute queue.
+void transfer(backend & s, link & l, size_t size, const std::function<void()> & move) {
+    if (s.d.cfg.by_clock) {
+        s.clock.pass(seconds(s.d.cfg.latency_s + double(size)/s.d.cfg.link_bytes_s));
+    }
+    l.transfer(size, move);
+}
+
 void set_tensor_async(ggml_backend_t b, ggml_tensor * t, const void * data, size_t offset, size_t size) {
-    device & d   = of(b).d;
-    char *   dst = (char *) bytes_of(d, t) + offset;
-    of(b).compute.push([&d, dst, data, size] { d.to_device.transfer(size, [&] { memcpy(dst, data, size); }); });
+    backend & s   = of(b);
+    char *    dst = (char *) bytes_of(s.d, t) + offset;
+    s.compute.push([&s, dst, data, size] { transfer(s, s.d.to_device, size, [&] { memcpy(dst, data, size); }); });
 }
 
 void get_tensor_async(ggml_backend_t b, const ggml_tensor * t, void * data, size_t offset, size_t size) {
-    device &     d   = of(b).d;
-    const char * src = (const char *) bytes_of(d, t) + offset;
-    of(b).compute.push([&d, src, data, size] { d.to_host.transfer(size, [&] { memcpy(data, src, size); }); });
+    backend &    s   = of(b);
+    const char * src = (const char *) bytes_of(s.d, t) + offset;
+    s.compute.push([&s, src, data, size] { transfer(s, s.d.to_host, size, [&] { memcpy(data, src, size); }); });
 }
 
 void synchronize(ggml_backend_t b) {
     of(b).compute.drain();
+}
+
+// The nodes [i0, i1) of a graph, which need not be one graph to the CPU backend.
+ggml_status compute_part(backend & s, ggml_cgraph * graph, int i0, int i1) {
+    if (i0 == i1) {
+        return GGML_STATUS_SUCCESS;
+    }
+    ggml_cgraph part = ggml_graph_view(graph, i0, i1);
+    return ggml_backend_graph_compute(s.cpu, &part);
+}
+
+// The whole graph. Where the device's time is reckoned, it passes node by node; a node with a feed accounts for itself while it runs.
+ggml_status compute(backend & s, ggml_cgraph * graph) {
+    if (!s.d.cfg.by_clock) {
+        return ggml_backend_graph_compute(s.cpu, graph);
+    }
+    ggml_status status = GGML_STATUS_SUCCESS;
+    int         from   = 0;
+    for (int i = 0; i < graph->n_nodes && status == GGML_STATUS_SUCCESS; ++i) {
+        const ggml_tensor * node = graph->nodes[i];
+        if (!has_feed(node)) {
+            s.clock.pass(s.d.cost.of_node(node, 0));
+            continue;
+        }
+        status = compute_part(s, graph, from, i);
+        if (status == GGML_STATUS_SUCCESS) {
+            status = compute_part(s, graph, i, i + 1);
+        }
+        from = i + 1;
+    }
+    return status == GGML_STATUS_SUCCESS ? compute_part(s, graph, from, graph->n_nodes) : status;
 }
 
 ggml_status graph_compute(ggml_backend_t b, ggml_cgraph * graph) {
@@ -80,7 +120,7 @@ ggml_status graph_compute(ggml_backend_t b, ggml_cgraph * graph) {
             if (s.set_n_threads) {
                 s.set_n_threads(s.cpu, n_threads);
             }
-            const ggml_status status = ggml_backend_graph_compute(s.cpu, copy->graph());
+            const ggml_status status = compute(s, copy->graph());
             if (status != GGML_STATUS_SUCCESS) {
                 GGML_LOG_ERROR("%s: computing a graph failed: %s\n", s.d.name.c_str(), ggml_status_to_string(status));
             }
@@ -168,8 +208,9 @@ void backend_set_n_threads(ggml_backend_t b, int n_threads) {
     of(b).n_threads = n_threads;
 }
 
-void backend_staging_set(ggml_backend_t b, const rkv_staging_params * params) {
-    of(b).tiles.configure(*params);
+bool backend_staging_set(ggml_backend_t b, const rkv_staging_params * params, const rkv_staging_need * need) {
+    of(b).compute.drain();
+    return of(b).tiles.prepare(*params, *need);
 }
 
 void backend_staging_totals(ggml_backend_t b, rkv_staging_totals * totals) {

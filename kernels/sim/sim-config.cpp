@@ -62,6 +62,12 @@ void apply(config & cfg, const std::string & entry) {
         cfg.link_bytes_s = quantity(entry, value, RATES);
     } else if (key == "latency") {
         cfg.latency_s = quantity(entry, value, TIMES);
+    } else if (key == "time" && (value == "reckoned" || value == "real")) {
+        cfg.by_clock = value == "reckoned";
+    } else if (key == "launch") {
+        cfg.launch_s = quantity(entry, value, TIMES);
+    } else if (key == "membw") {
+        cfg.mem_bytes_s = quantity(entry, value, RATES);
     } else if (key == "delay") {
         cfg.delay_s = quantity(entry, value, TIMES);
     } else if (key == "seed") {
@@ -75,7 +81,7 @@ void apply(config & cfg, const std::string & entry) {
     } else if (key == "threads") {
         cfg.n_threads = uint32_t(integer(entry, value));
     } else {
-        wrong(entry, "give mem=, link=, latency=, delay=, seed=, fail=, devices=, threads= or tiles=copy|alias");
+        wrong(entry, "give mem=, link=, latency=, launch=, membw=, delay=, seed=, fail=, devices=, threads=, time=real|reckoned or tiles=copy|alias");
     }
 }
 
@@ -95,6 +101,9 @@ config parse_config(const std::string & spec) {
     }
     if (cfg.link_bytes_s < 1e6) {
         wrong("link", "give at least 1MB/s");
+    }
+    if (cfg.mem_bytes_s != 0 && cfg.mem_bytes_s < 1e6) {
+        wrong("membw", "give at least 1MB/s, or 0GB/s for none");
     }
     if (cfg.n_device < 1 || cfg.n_device > 8) {
         wrong("devices", "give 1 to 8");

@@ -16,6 +16,9 @@ struct config {
     uint64_t fail_alloc     = 0;                 // the n-th allocation of device or pinned memory fails, counted from 1; 0: none
     uint32_t n_device       = 1;
     bool     alias          = false;             // tiles take their time on the link but their bytes stay: see docs/SIM.md
+    bool     by_clock       = false;             // the device's time is reckoned, not the time of day
+    double   launch_s       = 0.0;               // reckoned cost of a node, seconds
+    double   mem_bytes_s    = 0.0;               // reckoned bandwidth of device memory, bytes per second; 0: without end
     uint32_t n_threads      = 0;                 // compute threads; 0: as many as the context asks for
 };
 

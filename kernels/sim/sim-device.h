@@ -2,14 +2,18 @@
 
 // One simulated device: its memory, its link, and its kinds of buffers.
 
+#include "sim-clock.h"
 #include "sim-config.h"
 #include "sim-link.h"
 #include "sim-memory.h"
+
+#include "rkv-plan.h"
 
 #include "ggml-backend-impl.h"
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace rkv_sim {
@@ -20,13 +24,20 @@ struct device {
     config      cfg;
     std::string name;
     std::string text;
+    costs       cost;
     memory      mem;
     link        to_device;
     link        to_host;
 
+    // The link to the device as transfers of a few MiB show it; measured once.
+    rkv::link_speed measured_link();
+
     // Grows whenever memory of a tail is written through its buffer.
     std::atomic<uint64_t> tail_writes{ 0 };
     std::atomic<uint32_t> n_backend{ 0 };
+
+    std::once_flag           measure_once;
+    rkv::link_speed          measured;
 
     ggml_backend_device      dev{};
     ggml_backend_buffer_type buft_device{};

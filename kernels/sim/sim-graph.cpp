@@ -3,6 +3,7 @@
 #include "ggml-impl.h"
 #include "rkv-attn-node.h"
 
+#include <cstring>
 #include <new>
 
 namespace rkv_sim {
@@ -22,8 +23,15 @@ ggml_tensor * graph_copy::copy_of(const ggml_tensor * t) {
     return c;
 }
 
-// Views and the like compute nothing.
-static bool computes(const ggml_tensor * t) {
+bool has_feed(const ggml_tensor * node) {
+    const rkv_tile_feed * feed = nullptr;
+    if (node->op == GGML_OP_FLASH_ATTN_EXT && node->op_params[RKV_OP_PARAM_TILE] != 0) {
+        memcpy(&feed, node->op_params + RKV_OP_PARAM_FEED, sizeof(feed));
+    }
+    return feed;
+}
+
+bool computes(const ggml_tensor * t) {
     switch (t->op) {
         case GGML_OP_NONE:
         case GGML_OP_VIEW:

@@ -1,12 +1,14 @@
 #include "sim-link.h"
 
+#include "sim-thread.h"
+
 #include <algorithm>
 #include <future>
-#include <sys/prctl.h>
 
 namespace rkv_sim {
 
-link::link(double bytes_s, double latency_s) : bytes_s(bytes_s), latency_s(latency_s), thread([this] { run(); }) {}
+link::link(double bytes_s, double latency_s, bool at_once)
+    : bytes_s(bytes_s), latency_s(latency_s), at_once(at_once), thread([this] { run(); }) {}
 
 link::~link() {
     {
@@ -18,8 +20,7 @@ link::~link() {
 }
 
 void link::submit(size_t bytes, bool urgent, std::function<void()> move, std::function<void()> done) {
-    sums.bytes += bytes;
-    sums.transfers++;
+    count(bytes);
     {
         std::lock_guard<std::mutex> lock(mutex);
         (urgent ? urgent_jobs : jobs).push_back({ clock::now(), bytes, std::move(move), std::move(done) });
@@ -27,7 +28,18 @@ void link::submit(size_t bytes, bool urgent, std::function<void()> move, std::fu
     changed.notify_all();
 }
 
+void link::count(size_t bytes) {
+    sums.bytes += bytes;
+    sums.transfers++;
+    sums.busy_ns += uint64_t(double(bytes)/bytes_s*1e9);
+}
+
 void link::transfer(size_t bytes, const std::function<void()> & move) {
+    if (at_once) {
+        count(bytes);
+        move();
+        return;
+    }
     std::promise<void> ended;
     submit(bytes, false, move, [&] { ended.set_value(); });
     ended.get_future().wait();
@@ -39,15 +51,14 @@ void link::carry_out(const job & j) {
 
     // The latency of a transfer overlaps with the ones before it, as requests are queued.
     free_at = std::max(free_at, j.given + latency) + busy;
-    sums.busy_ns += uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count());
     j.move();
     std::this_thread::sleep_until(free_at);
     j.done();
 }
 
 void link::run() {
-    // Timers wake up to 50 us late by default, as much as a tile takes.
-    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+    name_thread("rkv-sim-link");
+    act_promptly();
 
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {

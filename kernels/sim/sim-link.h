@@ -25,13 +25,17 @@ struct link_totals {
 // times: a thread that wakes late delays nothing.
 class link {
 public:
-    link(double bytes_s, double latency_s);
+    // `at_once`: transfers take no time of day.
+    link(double bytes_s, double latency_s, bool at_once);
     ~link();
 
     // `move`, which copies the bytes, and `done`, when the transfer would have ended, are called on the engine's thread.
     void submit(size_t bytes, bool urgent, std::function<void()> move, std::function<void()> done);
 
-    // The same, and waits.
+    // Counts a transfer that someone else carries out.
+    void count(size_t bytes);
+
+    // Submits a transfer and waits.
     void transfer(size_t bytes, const std::function<void()> & move);
 
     const link_totals & totals() const { return sums; }
@@ -48,6 +52,7 @@ private:
 
     double                  bytes_s;
     double                  latency_s;
+    bool                    at_once;
     std::mutex              mutex;
     std::condition_variable changed;
     std::deque<job>         urgent_jobs;

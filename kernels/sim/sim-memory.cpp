@@ -1,5 +1,7 @@
 #include "sim-memory.h"
 
+#include "ggml-impl.h"
+
 #include <cstdio>
 #include <new>
 #include <sys/mman.h>
@@ -38,6 +40,7 @@ void * memory::alloc(size_t bytes) {
         return nullptr;
     }
     taken[at] = wanted;
+    log_use();
     return base + at;
 }
 
@@ -47,16 +50,26 @@ void memory::free(void * address) {
     if (it != taken.end()) {
         madvise(backing + it->first, it->second, MADV_DONTNEED);
         taken.erase(it);
+        log_use();
     }
+}
+
+uint64_t memory::sum() const {
+    uint64_t bytes = 0;
+    for (const auto & [offset, length] : taken) {
+        bytes += length;
+    }
+    return bytes;
+}
+
+// Read by the check of a server's memory.
+void memory::log_use() const {
+    GGML_LOG_DEBUG("SIM: %llu bytes of device memory in use\n", (unsigned long long) sum());
 }
 
 uint64_t memory::used() const {
     std::lock_guard<std::mutex> lock(mutex);
-    uint64_t sum = 0;
-    for (const auto & [offset, length] : taken) {
-        sum += length;
-    }
-    return sum;
+    return sum();
 }
 
 bool memory::fails() {

@@ -43,6 +43,10 @@ private:
     std::atomic<uint64_t>    n_alloc{ 0 };
     mutable std::mutex       mutex;
     std::map<size_t, size_t> taken; // offset, bytes
+
+    // With the mutex held.
+    uint64_t sum() const;
+    void     log_use() const;
 };
 
 } // namespace rkv_sim

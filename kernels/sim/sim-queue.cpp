@@ -1,5 +1,7 @@
 #include "sim-queue.h"
 
+#include "sim-thread.h"
+
 #include <chrono>
 
 namespace rkv_sim {
@@ -39,7 +41,8 @@ void delays::pause() {
     }
 }
 
-queue::queue(uint64_t seed, double delay_s) : delay(seed, delay_s), thread([this] { run(); }) {}
+queue::queue(const char * name, bool prompt, uint64_t seed, double delay_s)
+    : delay(seed, delay_s), thread([=, this] { run(name, prompt); }) {}
 
 queue::~queue() {
     {
@@ -65,7 +68,11 @@ void queue::drain() {
     changed.wait(lock, [&] { return done >= target; });
 }
 
-void queue::run() {
+void queue::run(const char * name, bool prompt) {
+    name_thread(name);
+    if (prompt) {
+        act_promptly();
+    }
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
         const auto from = clock::now();

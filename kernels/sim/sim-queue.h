@@ -40,10 +40,10 @@ private:
     double          longest_s;
 };
 
-// Runs what is pushed, in order, on a thread of its own.
+// Runs what is pushed, in order, on a thread of its own. One that waits more than it works is `prompt`.
 class queue {
 public:
-    queue(uint64_t seed, double delay_s);
+    queue(const char * name, bool prompt, uint64_t seed, double delay_s);
     ~queue(); // after the work that is there
 
     void push(std::function<void()> work);
@@ -63,7 +63,7 @@ private:
     delays                            delay;
     std::thread                       thread;
 
-    void run();
+    void run(const char * name, bool prompt);
 };
 
 } // namespace rkv_sim

@@ -6,6 +6,8 @@
 
 #include "ggml-impl.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -216,10 +218,40 @@ int get_score() {
 } // namespace
 
 device::device(const config & cfg, uint32_t index, ggml_backend_reg_t reg)
-    : cfg(cfg), name("SIM" + std::to_string(index)), text(describe(cfg)), mem(cfg), to_device(cfg.link_bytes_s, cfg.latency_s),
-      to_host(cfg.link_bytes_s, cfg.latency_s) {
+    : cfg(cfg), name("SIM" + std::to_string(index)), text(describe(cfg)), cost(cfg.launch_s, cfg.mem_bytes_s), mem(cfg), to_device(cfg.link_bytes_s, cfg.latency_s, cfg.by_clock),
+      to_host(cfg.link_bytes_s, cfg.latency_s, cfg.by_clock) {
     dev = { DEVICE, reg, this };
     init_buffer_types(*this);
+}
+
+rkv::link_speed device::measured_link() {
+    std::call_once(measure_once, [this] {
+        if (cfg.by_clock) {
+            measured = { cfg.link_bytes_s, cfg.latency_s };
+            return;
+        }
+        const auto took = [this](size_t bytes) {
+            double best = 1e9;
+            for (int i = 0; i < 3; ++i) {
+                const auto from = std::chrono::steady_clock::now();
+                to_device.transfer(bytes, [] {});
+                best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count());
+            }
+            return best;
+        };
+        constexpr size_t SMALL = 4096;
+        constexpr size_t MOST  = 64 << 20;
+        const double small = took(SMALL);
+        size_t       bytes = 256 << 10;
+        double       large = took(bytes);
+        while (large < 1e-3 && bytes < MOST) {
+            bytes *= 2;
+            large = took(bytes);
+        }
+        measured.bytes_s   = double(bytes - SMALL)/std::max(large - small, 1e-9);
+        measured.latency_s = std::max(small - SMALL/measured.bytes_s, 0.0);
+    });
+    return measured;
 }
 
 ggml_backend_dev_t cpu_device() {

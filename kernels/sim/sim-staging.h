@@ -2,60 +2,31 @@
 
 // Brings a step's tiles from pinned host memory to the device, as rkv-ring.h says, and hands them to the attention nodes.
 
+#include "sim-carrier.h"
+#include "sim-clock.h"
 #include "sim-device.h"
 #include "sim-graph.h"
-#include "sim-queue.h"
+#include "sim-tiles.h"
 
 #include "rkv-attn-node.h"
+#include "rkv-plan.h"
 #include "rkv-ring.h"
 #include "rkv-step.h"
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 namespace rkv_sim {
-
-class staging;
-
-// One attention node's tiles during one step.
-struct node_feed {
-    rkv_tile_feed     feed;  // what the node sees
-    staging *         owner;
-    uint64_t          number; // of the node, counted since the ring was made
-    ggml_tensor *     node;   // of the device's own graph
-    int               n_tile;
-    std::vector<int>  index;  // [n_stream, n_tile] into step_feeds::uses; -1: read where it lies
-    struct step_feeds * step;
-};
-
-// One step. Lives until its graph has run.
-struct step_feeds {
-    std::vector<rkv::ring_tile>          tiles;
-    struct layout {
-        size_t k_width; // bytes of a row
-        size_t v_width;
-        size_t v_offset; // of V in its slot; or, where V is a part of K, in K's rows
-        size_t bytes;
-    };
-    std::vector<layout>                  layouts;  // [tiles]
-    std::vector<rkv::ring_use>           uses;
-    std::unique_ptr<std::atomic<int>[]>  released; // [tiles] threads that gave it back
-    std::deque<node_feed>                nodes;
-    uint64_t                             discarded = 0;
-};
 
 class staging {
 public:
     // `settle` waits until every step that was begun has run.
-    staging(device & d, uint64_t seed, std::function<void()> settle);
+    staging(device & d, device_clock & clock, uint64_t seed, std::function<void()> settle);
     ~staging();
 
-    // Before the first step.
-    void configure(const rkv_staging_params & p) { params = p; }
+    // Chooses what was not asked for, and takes the slots. False when there is no device memory for them. Between steps.
+    bool prepare(const rkv_staging_params & params, const rkv_staging_need & need);
 
     // Plans the step of this graph, gives its copies to the lanes and points its nodes to their feeds. NULL when no tile has
     // to be brought. Throws std::bad_alloc when there is no device memory for the slots.
@@ -71,28 +42,25 @@ private:
 
     // Slots, and everything that counts them.
     struct slots {
-        slots(device & d, const rkv_staging_params & params, size_t slot_bytes, uint32_t depth, uint64_t seed);
+        slots(device & d, device_clock & clock, const rkv_staging_params & params, size_t slot_bytes, uint32_t depth, uint64_t seed);
         ~slots();
 
-        device &   d;
-        size_t     slot_bytes;
-        uint32_t   depth;
-        void *     address;
-        rkv::ring  ring;
-        timeline   begun;
-        timeline   copied[rkv::RING_LANES];
-        timeline   released;
-        queue      lane_ahead;
-        queue      lane_late;
+        device &                 d;
+        size_t                   slot_bytes;
+        uint32_t                 depth;
+        void *                   address;
+        rkv::ring                ring;
+        std::unique_ptr<carrier> copies;
 
-        uint64_t   given[rkv::RING_LANES] = {}; // copies of each lane
-
-        char * slot(uint64_t seq) const;
-        void   give(const rkv::ring_copy & copy, size_t v_offset);
+        char *   slot(uint64_t seq) const;
+        uint64_t bytes() const { return uint64_t(slot_bytes)*depth; }
     };
 
     device &               d;
+    device_clock &         clock;
     rkv_staging_params     params{};
+    rkv::staging_plan      plan{ 0, 2, 0 };
+    rkv::link_speed        link;
     uint64_t               seed;
     std::function<void()>  settle;
     std::unique_ptr<slots> ring;
@@ -100,10 +68,7 @@ private:
     std::atomic<uint64_t>  stall_ns{ 0 };
     rkv_staging_totals     before{}; // of slots that were too small
 
-    void     collect_node(const graph_copy::node_pair & pair, step_feeds & step);
-    void     collect_tile(const graph_copy::node_pair & pair, int64_t stream, int64_t tile, node_feed & n, step_feeds & step);
-    uint32_t depth_for(size_t slot_bytes) const;
-    void     need(size_t slot_bytes);
+    void need(size_t slot_bytes);
 };
 
 } // namespace rkv_sim

@@ -5,6 +5,8 @@
 #include "arg.h"
 #include "common.h"
 
+#include <utility>
+
 namespace {
 
 // A handler of the common parser is a plain function, so each row of the table gets one.
@@ -14,17 +16,21 @@ void handle(common_params & params, const std::string & value) {
 }
 
 using handler_t = void (*)(common_params &, const std::string &);
-constexpr handler_t HANDLERS[] = { handle<0>, handle<1>, handle<2>, handle<3>, handle<4>, handle<5>, handle<6>, handle<7> };
+
+template <size_t... ROWS>
+std::vector<handler_t> handlers(std::index_sequence<ROWS...>) {
+    return { handle<ROWS>... };
+}
 
 } // namespace
 
 std::vector<common_arg> rkv_common_args() {
     const auto & table = rkv_option_table();
-    GGML_ASSERT(table.size() == sizeof(HANDLERS)/sizeof(HANDLERS[0]));
+    const auto   all   = handlers(std::make_index_sequence<RKV_N_OPTION>());
 
     std::vector<common_arg> res;
     for (size_t i = 0; i < table.size(); ++i) {
-        common_arg arg({ table[i].name }, table[i].hint, table[i].help, HANDLERS[i]);
+        common_arg arg({ table[i].name }, table[i].hint, table[i].help, all[i]);
         res.push_back(arg.set_env(table[i].env));
     }
     return res;

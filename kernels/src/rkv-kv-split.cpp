@@ -190,7 +190,7 @@ void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft
         bytes += t->view_src ? 0 : ggml_nbytes(t);
         tail   = tail || std::string(t->name).find("_tail_") != std::string::npos;
     }
-    throw std::runtime_error(format("rolling-kv: no %.2f MiB of %s for the %s of the KV cache; %s", bytes/1024.0/1024.0, ggml_backend_buft_name(buft),
+    throw std::runtime_error(format("rolling-kv: failed to allocate %.2f MiB of %s for the %s of the KV cache; %s", bytes/1024.0/1024.0, ggml_backend_buft_name(buft),
                 tail ? "tail" : "window", tail ? "make the context smaller, or the window larger" : "make the window smaller"));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <stdexcept>
 
 namespace {
@@ -90,10 +91,14 @@ void set_depth(rkv_option_set & o, const std::string & value) {
     o.params.staging.depth = uint32_t(parse_number(value, 4096, "a number of slots up to 4096, or 0"));
 }
 
+void set_copy_cells(rkv_option_set & o, const std::string & value) {
+    o.params.staging.copy_cells = uint32_t(parse_number(value, uint64_t(1) << 20, "a number of cells, or 0"));
+}
+
 } // namespace
 
 const std::vector<rkv_option> & rkv_option_table() {
-    static const std::vector<rkv_option> table = {
+    static const rkv_option rows[] = {
         { "--kv-residency-mode", "MODE", "LLAMA_ARG_KV_RESIDENCY_MODE",
           "where the KV cache lies: 'off' (all on the device) or 'window' (the first cells on the device, the rest in host memory; attention stays exact)\n"
           "(default: off, or window when one of the options below asks for it)", set_mode },
@@ -106,8 +111,11 @@ const std::vector<rkv_option> & rkv_option_table() {
         { "--kv-tail-tile", "N", "LLAMA_ARG_KV_TAIL_TILE", "cells of a tile, a multiple of 32 (default: 128)", set_tile },
         { "--kv-schedule", "SCHEDULE", "LLAMA_ARG_KV_SCHEDULE",
           "when a device brings tiles to its memory: 'ring' (ahead of the layers that read them) or 'op' (once the layer has begun; to measure against) (default: ring)", set_schedule },
-        { "--kv-ring-depth", "N", "LLAMA_ARG_KV_RING_DEPTH", "tiles on their way or waiting on the device at a time (default: 0 = from its free memory)", set_depth },
+        { "--kv-ring-depth", "N", "LLAMA_ARG_KV_RING_DEPTH", "copies on their way or waiting on the device at a time (default: 0 = from its free memory and link)", set_depth },
+        { "--kv-copy-cells", "N", "LLAMA_ARG_KV_COPY_CELLS", "cells brought to the device in one copy, rounded down to whole tiles (default: 0 = from its free memory and link)", set_copy_cells },
     };
+    static_assert(sizeof(rows)/sizeof(rows[0]) == RKV_N_OPTION, "each option has a handler in rkv-common-args.cpp");
+    static const std::vector<rkv_option> table(std::begin(rows), std::end(rows));
     return table;
 }
 

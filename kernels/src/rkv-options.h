@@ -26,6 +26,8 @@ struct rkv_option {
     void (*set)(rkv_option_set & options, const std::string & value); // throws std::invalid_argument
 };
 
+constexpr size_t RKV_N_OPTION = 9;
+
 // Every option, in the order of the help text.
 const std::vector<rkv_option> & rkv_option_table();
 

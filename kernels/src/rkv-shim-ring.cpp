@@ -1,6 +1,7 @@
 // The C surface of the staging ring's plans.
 
 #include "rkv-attn-node.h"
+#include "rkv-plan.h"
 #include "rkv-ring-api.h"
 #include "rkv-ring.h"
 
@@ -50,4 +51,10 @@ struct rkv_ring_plan rkv_ring_begin(struct rkv_ring * ring, const struct rkv_rin
         copies[i] = { uint32_t(c.lane), c.number, c.seq, tiles[c.index].source, uint32_t(c.row0), uint32_t(c.part.k.rows), c.after_released, c.after_begun, c.after_ahead };
     }
     return { plan.copies.size(), plan.discarded, plan.first_node };
+}
+
+struct rkv_staging_choice rkv_staging_choose(const struct rkv_staging_params * asked, const struct rkv_staging_need * need,
+        uint64_t free_bytes, double link_bytes_s, double link_latency_s) {
+    const rkv::staging_plan plan = rkv::plan_staging(*asked, *need, free_bytes, { link_bytes_s, link_latency_s });
+    return { plan.copy_cells, plan.depth, plan.slot_bytes };
 }

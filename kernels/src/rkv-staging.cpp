@@ -2,13 +2,19 @@
 
 #include "rkv-staging.h"
 
+#include "rkv-kv-split.h"
+#include "rkv-report.h"
 #include "rkv-residency-api.h"
 
 #include "llama-context.h"
+#include "llama-impl.h"
+#include "llama-kv-cache.h"
+#include "llama-model.h"
 
 #include <algorithm>
+#include <stdexcept>
 
-typedef void (*set_t)(ggml_backend_t, const rkv_staging_params *);
+typedef bool (*set_t)(ggml_backend_t, const rkv_staging_params *, const rkv_staging_need *);
 typedef void (*totals_t)(ggml_backend_t, rkv_staging_totals *);
 
 typedef ggml_backend_buffer_type_t (*tail_buft_t)(ggml_backend_dev_t);
@@ -23,16 +29,61 @@ ggml_backend_buffer_type_t rkv_tail_buffer_type(ggml_backend_dev_t dev) {
     return named ? named(dev) : ggml_backend_cpu_buffer_type();
 }
 
-void rkv_staging_set(const std::vector<ggml_backend_t> & backends, const rkv_attn_config & config) {
+// The tails of the layers that `dev` computes.
+static rkv_staging_need need_of(ggml_backend_dev_t dev, const llama_model & model, uint32_t tile, const llama_memory_i * memory) {
+    rkv_staging_need need = {};
+    need.tile_cells = tile;
+    for (const llama_kv_cache * cache : rkv_memory_caches(memory)) {
+        cache->rkv_visit([&](const rkv_layer_view & view) {
+            const ggml_tensor * k = view.all_in_tail ? view.k : view.tail->k;
+            const ggml_tensor * v = view.all_in_tail ? view.v : view.tail->v;
+            if (!k || model.dev_layer(view.il) != dev) {
+                return;
+            }
+            need.k_row_bytes = std::max<uint64_t>(need.k_row_bytes, k->nb[1]);
+            need.v_row_bytes = std::max<uint64_t>(need.v_row_bytes, v ? v->nb[1] : 0);
+            need.cells_layer = std::max<uint64_t>(need.cells_layer, k->ne[1]);
+            need.cells_all  += uint64_t(k->ne[1])*k->ne[2];
+        });
+    }
+    return need;
+}
+
+static void log_choice(ggml_backend_dev_t dev, const rkv_staging_params & asked, const rkv_staging_totals & t) {
+    LLAMA_LOG_INFO("rolling-kv: %s: link %.2f GB/s and %.1f us as measured; ring of %u slots (%s) of %.2f MiB, %u cells a copy (%s), %.2f MiB on the device\n",
+            ggml_backend_dev_name(dev), t.link_bytes_s/1e9, t.link_latency_s*1e6, (unsigned) t.depth, asked.depth ? "asked for" : "chosen",
+            t.slot_bytes/1024.0/1024.0, (unsigned) t.copy_cells, asked.copy_cells ? "asked for" : "chosen", t.device_bytes/1024.0/1024.0);
+}
+
+void rkv_staging_set(const std::vector<ggml_backend_t> & backends, const llama_model & model, const rkv_attn_config & config,
+        const llama_memory_i * memory) {
+    if (config.tile == 0 || !memory || model.hparams.no_alloc) {
+        return;
+    }
     for (ggml_backend_t backend : backends) {
-        const auto set = proc_of<set_t>(ggml_backend_get_device(backend), RKV_STAGING_SET_PROC);
-        if (set && config.tile != 0) {
-            set(backend, &config.staging);
+        ggml_backend_dev_t dev = ggml_backend_get_device(backend);
+        const auto set = proc_of<set_t>(dev, RKV_STAGING_SET_PROC);
+        const auto get = proc_of<totals_t>(dev, RKV_STAGING_TOTALS_PROC);
+        if (!set || !get) {
+            continue;
+        }
+        const rkv_staging_need need = need_of(dev, model, config.tile, memory);
+        if (!set(backend, &config.staging, &need)) {
+            throw std::runtime_error(format("rolling-kv: failed to allocate the slots of the staging ring on device %s; make the window smaller, or "
+                        "give a lower --kv-ring-depth", ggml_backend_dev_name(dev)));
+        }
+        if (need.cells_all > 0) {
+            rkv_staging_totals totals = {};
+            get(backend, &totals);
+            log_choice(dev, config.staging, totals);
         }
     }
 }
 
 static void add(rkv_staging_totals & sum, const rkv_staging_totals & one) {
+    sum.link_bytes_s     = std::max(sum.link_bytes_s, one.link_bytes_s);
+    sum.link_latency_s   = std::max(sum.link_latency_s, one.link_latency_s);
+    sum.copy_cells       = std::max(sum.copy_cells, one.copy_cells);
     sum.steps           += one.steps;
     sum.depth            = std::max(sum.depth, one.depth);
     sum.slot_bytes       = std::max(sum.slot_bytes, one.slot_bytes);
@@ -45,6 +96,7 @@ static void add(rkv_staging_totals & sum, const rkv_staging_totals & one) {
     sum.bytes_late      += one.bytes_late;
     sum.stalls          += one.stalls;
     sum.stall_ns        += one.stall_ns;
+    sum.device_ns       += one.device_ns;
 }
 
 bool rkv_staging_totals_get(struct llama_context * ctx, struct rkv_staging_totals * totals) {

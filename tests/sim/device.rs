@@ -1,4 +1,4 @@
-use rolling_kv::{ContextError, ContextParams, DeviceKind, RollingKv};
+use rolling_kv::{ContextError, ContextParams, DeviceKind, FailureKind, RollingKv};
 
 use crate::backend;
 use crate::common::sim::{Twins, context, prompt_and_decode, shape};
@@ -56,7 +56,10 @@ fn a_cache_that_does_not_fit_is_an_error_and_one_with_a_window_works() {
         .device
         .context(&params)
         .expect_err("48 MiB do not hold it");
-    assert!(matches!(error, ContextError::Failed(_)), "{error:?}");
+    assert!(
+        matches!(&error, ContextError::Failed(failure) if failure.kind() == FailureKind::NoMemory),
+        "{error:?}"
+    );
     let mut spilled = context(&twins.device, &params, RollingKv::window_cells(4096));
     let found = prompt_and_decode(&mut spilled, 0, 300);
     let expected = twins.expected(&params, |context| prompt_and_decode(context, 0, 300));

@@ -131,6 +131,38 @@ fn layers_on_the_cpu_between_layers_on_the_device_change_nothing() {
     }
 }
 
+/// The last copy of a layer has as many cells as the graph does, and that number grows by 256. With slots that are long enough from
+/// before, the ring stays; rows that were copied ahead for
+/// the step before must be where the next one looks for them.
+#[test]
+fn regression_a_copy_that_grows_between_two_steps_is_read_as_it_lies() {
+    let twins = Twins::new(&backend(), &shape(3));
+    let run = |context: &mut Context<'_>| {
+        let mut logits = logits_after(context, 0, &some_tokens(300, 4));
+        context.memory().clear().expect("the cache is cleared");
+        logits.extend(logits_after(context, 0, &some_tokens(250, 1)));
+        for token in some_tokens(12, 2) {
+            logits.extend(logits_after(context, 0, &[token]));
+        }
+        bits(&logits)
+    };
+    let expected = twins.expected(&params(), run);
+    for window in [0, 64] {
+        for depth in [1, 2, 8] {
+            let spill = RollingKv::window_cells(window)
+                .ring_depth(depth)
+                .copy_cells(512);
+            let mut spilled = context(&twins.device, &params(), spill);
+            assert!(
+                run(&mut spilled) == expected,
+                "window {window}, depth {depth}"
+            );
+            let staging = spilled.staging().expect("the device stages");
+            assert!(staging.tiles_kept > 0, "{staging:?}");
+        }
+    }
+}
+
 /// With a window of 0 no layer is split, so positions can be shifted; the shift's own graph then writes into the tail.
 #[test]
 fn regression_keys_that_a_shift_turned_are_read_as_they_are() {

@@ -33,18 +33,20 @@ fn every_depth_and_schedule_gives_the_same_bits() {
         let params = params().cache_types(kv_type, kv_type);
         let expected = twins.expected(&params, |context| prompt_and_decode(context, 0, 300));
         for schedule in [Schedule::Ring, Schedule::Op] {
-            for depth in [1, 2, 4, 8] {
+            for (depth, copy_cells) in [(1, 32), (2, 64), (4, 512), (8, 96)] {
                 let spill = RollingKv::window_cells(96)
                     .layer_window(1, 0)
                     .schedule(schedule)
-                    .ring_depth(depth);
+                    .ring_depth(depth)
+                    .copy_cells(copy_cells);
                 let mut spilled = context(&twins.device, &params, spill);
                 assert!(
                     prompt_and_decode(&mut spilled, 0, 300) == expected,
-                    "{kv_type:?} {schedule:?} depth {depth}"
+                    "{kv_type:?} {schedule:?} depth {depth}, {copy_cells} cells a copy"
                 );
                 let staging = spilled.staging().expect("the device stages");
                 assert_eq!(staging.depth, u64::from(depth));
+                assert_eq!(staging.copy_cells, u64::from(copy_cells));
             }
         }
     }
@@ -54,7 +56,10 @@ fn every_depth_and_schedule_gives_the_same_bits() {
 fn the_ring_runs_ahead_and_the_op_schedule_does_not() {
     let twins = Twins::new(&backend(), &shape(3));
     let run = |schedule| {
-        let spill = RollingKv::window_cells(64).schedule(schedule).ring_depth(4);
+        let spill = RollingKv::window_cells(64)
+            .schedule(schedule)
+            .ring_depth(4)
+            .copy_cells(TILE);
         let mut spilled = context(&twins.device, &params(), spill);
         prompt_and_decode(&mut spilled, 0, 300);
         spilled.staging().expect("the device stages")
@@ -69,10 +74,49 @@ fn the_ring_runs_ahead_and_the_op_schedule_does_not() {
     assert_eq!(op.tiles_late, ring.tiles_early + ring.tiles_late);
 }
 
+/// Cells that one copy brings are a matter of speed; those of a tile are not.
+#[test]
+fn larger_copies_are_fewer_and_carry_the_same_bytes() {
+    let twins = Twins::new(&backend(), &shape(3));
+    let run = |copy_cells| {
+        let spill = RollingKv::window_cells(64)
+            .ring_depth(4)
+            .copy_cells(copy_cells)
+            .schedule(Schedule::Op);
+        let mut spilled = context(&twins.device, &params(), spill);
+        prompt_and_decode(&mut spilled, 0, 300);
+        spilled.staging().expect("the device stages")
+    };
+    let (small, large) = (run(32), run(128));
+    assert_eq!(small.bytes, large.bytes);
+    assert!(
+        large.tiles_late * 3 < small.tiles_late && large.tiles_late > 0,
+        "{large:?}"
+    );
+    assert_eq!(large.slot_bytes, 4 * small.slot_bytes);
+}
+
+#[test]
+fn what_is_not_asked_for_is_chosen_from_the_link_and_the_free_memory() {
+    let twins = Twins::new(&backend(), &shape(3));
+    let mut spilled = context(&twins.device, &params(), RollingKv::window_cells(64));
+    let staging = spilled.staging().expect("the device stages");
+    assert!(
+        (1e9..3e9).contains(&staging.link_bytes_per_s),
+        "the link has 2 GB/s: {staging:?}"
+    );
+    assert!(staging.link_latency_s < 0.1, "{staging:?}");
+    assert!(staging.copy_cells > 0 && staging.copy_cells % u64::from(TILE) == 0);
+    assert!(staging.depth >= 2, "{staging:?}");
+    assert_eq!(staging.device_bytes, staging.depth * staging.slot_bytes);
+    assert!(staging.device_bytes <= (48 << 20) / 8, "{staging:?}");
+}
+
 #[test]
 fn a_prompt_reads_each_tile_once_a_ubatch() {
     let twins = Twins::new(&backend(), &shape(1));
-    let mut spilled = context(&twins.device, &params(), RollingKv::window_cells(TILE));
+    let spill = RollingKv::window_cells(TILE).copy_cells(TILE);
+    let mut spilled = context(&twins.device, &params(), spill);
     let tokens = crate::common::some_tokens(256, 3);
     crate::common::logits_after(&mut spilled, 0, &tokens);
     // Ubatches of 64 that end at 64, 128, 192 and 256 cells, less the window's tile.

@@ -44,7 +44,7 @@ struct Opt {
     expected: &'static str,
 }
 
-const OPTIONS: [Opt; 8] = [
+const OPTIONS: [Opt; 9] = [
     Opt {
         name: "--kv-residency-mode",
         env: "LLAMA_ARG_KV_RESIDENCY_MODE",
@@ -92,6 +92,12 @@ const OPTIONS: [Opt; 8] = [
         env: "LLAMA_ARG_KV_RING_DEPTH",
         bad: "many",
         expected: "a number of slots",
+    },
+    Opt {
+        name: "--kv-copy-cells",
+        env: "LLAMA_ARG_KV_COPY_CELLS",
+        bad: "-1",
+        expected: "a number of cells",
     },
 ];
 

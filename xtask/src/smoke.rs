@@ -1,55 +1,29 @@
 //! The server smoke test: the patched llama-server starts, answers a real HTTP client, and stops.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::Child;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rolling_kv_stage::Variant;
 use serde_json::{Value, json};
-use ureq::Agent;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model;
 use crate::native;
 use crate::place::Place;
-use crate::process::{Run, in_words};
 use crate::report::Counts;
+use crate::server::Server;
 use crate::sse::ChatStream;
-use crate::upstream::free_port;
 
-/// The longest that the server may take to load the model, and to stop.
-const START_LIMIT: Duration = Duration::from_secs(180);
-const STOP_LIMIT: Duration = Duration::from_secs(60);
-
-/// A server that is killed if a check fails before it was stopped.
-struct Server {
-    child: Child,
-    url: String,
-    log: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Fails only where the server has ended already, which is what is wanted.
-        if self.child.kill().is_ok() {
-            drop(self.child.wait());
-        }
-    }
-}
+const CHAT: &str = "/v1/chat/completions";
 
 /// Starts the server, asks it twice, stops it; prints one line per check.
 pub fn run(place: &Place) -> Result<Counts> {
     let built = native::build(place, Variant::Patched, &["llama-server"])?;
     let model = model::fetch(place)?;
-    let agent: Agent = Agent::config_builder()
-        .timeout_global(Some(Duration::from_secs(300)))
-        .http_status_as_error(false)
-        .build()
-        .into();
-    let mut server = start(place, &built.bin_dir().join("llama-server"), &model)?;
+    let program = built.bin_dir().join("llama-server");
+    let mut server = Server::start(place, "server-smoke", &program, |run| {
+        run.args(["-c", "1024", "--parallel", "1", "-m"])
+            .arg(&model)
+    })?;
     let mut passed = 0;
     let mut pass = |what: String| {
         println!("ok  {what}");
@@ -57,11 +31,11 @@ pub fn run(place: &Place) -> Result<Counts> {
     };
     pass(format!(
         "/health answers after {:.1} s",
-        wait_until_healthy(&agent, &mut server)?.as_secs_f64()
+        server.wait_until_healthy()?.as_secs_f64()
     ));
-    let whole = ask(&agent, &server)?;
+    let whole = ask(&server)?;
     pass(format!("/v1/chat/completions: {whole:?}"));
-    let stream = ask_streamed(&agent, &server)?;
+    let stream = ask_streamed(&server)?;
     pass(format!(
         "/v1/chat/completions, streamed in {} pieces up to [DONE]: {:?}",
         stream.pieces, stream.text
@@ -75,70 +49,9 @@ pub fn run(place: &Place) -> Result<Counts> {
     pass("both answers are the same text".to_owned());
     pass(format!(
         "SIGTERM ends it with exit code 0 in {:.1} s",
-        stop(&mut server)?.as_secs_f64()
+        server.stop()?.as_secs_f64()
     ));
     Ok(Counts::new(passed, 0, 0))
-}
-
-fn start(place: &Place, program: &Path, model: &Path) -> Result<Server> {
-    let port = free_port()?.to_string();
-    std::fs::create_dir_all(place.logs()).map_err(Error::file("make", &place.logs()))?;
-    let path = place.logs().join("server-smoke.log");
-    let log = File::create(&path).map_err(Error::file("write", &path))?;
-    let run = Run::new(program)
-        .args([
-            "--host",
-            "127.0.0.1",
-            "--port",
-            &port,
-            "-c",
-            "1024",
-            "--parallel",
-            "1",
-            "-m",
-        ])
-        .arg(model);
-    let child = run.env_remove("LD_LIBRARY_PATH").spawned(log)?;
-    Ok(Server {
-        child,
-        url: format!("http://127.0.0.1:{port}"),
-        log: path.display().to_string(),
-    })
-}
-
-impl Server {
-    fn wrong(&self, what: String) -> Error {
-        Error::wrong(what, format!("read the server's log, {}", self.log))
-    }
-
-    /// An error if the server has ended.
-    fn check_alive(&mut self) -> Result<()> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => {
-                Err(self.wrong(format!("the server ended with {}", in_words(status))))
-            }
-            Err(error) => Err(self.wrong(format!("the server cannot be watched: {error}"))),
-        }
-    }
-}
-
-fn wait_until_healthy(agent: &Agent, server: &mut Server) -> Result<Duration> {
-    let started = Instant::now();
-    loop {
-        server.check_alive()?;
-        let answer = agent.get(format!("{}/health", server.url)).call();
-        if answer.is_ok_and(|answer| answer.status() == 200) {
-            return Ok(started.elapsed());
-        }
-        if started.elapsed() > START_LIMIT {
-            return Err(server.wrong(format!(
-                "the server is not healthy after {} s",
-                START_LIMIT.as_secs()
-            )));
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
 }
 
 /// A question whose answer is the same each time.
@@ -150,23 +63,8 @@ fn question(stream: bool) -> String {
     .to_string()
 }
 
-fn post(agent: &Agent, server: &Server, stream: bool) -> Result<ureq::http::Response<ureq::Body>> {
-    let request = agent
-        .post(format!("{}/v1/chat/completions", server.url))
-        .header("content-type", "application/json");
-    let mut answer = request
-        .send(question(stream))
-        .map_err(|error| server.wrong(format!("the request failed: {error}")))?;
-    if answer.status() == 200 {
-        return Ok(answer);
-    }
-    let body = answer.body_mut().read_to_string().unwrap_or_default();
-    Err(server.wrong(format!("the server answered {}: {body}", answer.status())))
-}
-
-fn ask(agent: &Agent, server: &Server) -> Result<String> {
-    let body = post(agent, server, false)?.body_mut().read_to_string();
-    let body = body.map_err(|error| server.wrong(format!("the answer broke off: {error}")))?;
+fn ask(server: &Server) -> Result<String> {
+    let body = server.body(CHAT, &question(false))?;
     answer_text(&body).ok_or_else(|| server.wrong(format!("the answer holds no text: {body}")))
 }
 
@@ -188,8 +86,8 @@ fn answer_text(body: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn ask_streamed(agent: &Agent, server: &Server) -> Result<ChatStream> {
-    let mut answer = post(agent, server, true)?;
+fn ask_streamed(server: &Server) -> Result<ChatStream> {
+    let mut answer = server.post(CHAT, &question(true))?;
     let kind = answer
         .headers()
         .get("content-type")
@@ -215,35 +113,6 @@ fn ask_streamed(agent: &Agent, server: &Server) -> Result<ChatStream> {
     }
 }
 
-fn stop(server: &mut Server) -> Result<Duration> {
-    let started = Instant::now();
-    Run::new("sh")
-        .args(["-c", "kill -TERM \"$0\"", &server.child.id().to_string()])
-        .quietly()?
-        .success()?;
-    loop {
-        match server.child.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(started.elapsed()),
-            Ok(Some(status)) => {
-                return Err(server.wrong(format!(
-                    "SIGTERM ended the server with {}",
-                    in_words(status)
-                )));
-            }
-            Ok(None) if started.elapsed() > STOP_LIMIT => {
-                return Err(server.wrong(format!(
-                    "the server still runs {} s after SIGTERM",
-                    STOP_LIMIT.as_secs()
-                )));
-            }
-            Ok(None) => thread::sleep(Duration::from_millis(50)),
-            Err(error) => {
-                return Err(server.wrong(format!("the server cannot be watched: {error}")));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,26 +129,5 @@ mod tests {
         ] {
             assert_eq!(answer_text(&broken), None, "{broken}");
         }
-    }
-
-    #[test]
-    fn a_server_that_ends_at_once_is_an_error_that_names_its_log() {
-        let dir = tempfile::tempdir().unwrap();
-        let child = Run::new("sh")
-            .args(["-c", "exit 3"])
-            .spawned(File::create(dir.path().join("log")).unwrap())
-            .unwrap();
-        let mut server = Server {
-            child,
-            url: "http://127.0.0.1:9".into(),
-            log: "the.log".into(),
-        };
-        let error = wait_until_healthy(&Agent::new_with_defaults(), &mut server)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("exit code 3") && error.contains("the.log"),
-            "{error}"
-        );
     }
 }

@@ -13,7 +13,7 @@ use crate::report::{Counts, Outcome};
 use crate::upstream::{self, Depth};
 use crate::{
     binaries, cargo, clone, dependent, equality, equiv, fresh, kernels, memcheck, model, options,
-    patches, setup, smoke,
+    patches, setup, slots, smoke,
 };
 
 /// A step that is one check.
@@ -115,13 +115,20 @@ pub fn tests(place: &Place) -> Result<Outcome> {
     ))
 }
 
-/// The logits of a long text on the real model, in every window, mix and type.
+/// The logits of a long text on the real model, in every window, mix and type, and on a device that is almost too small.
 pub fn long_texts(place: &Place) -> Result<Outcome> {
     let env: [(&str, &OsStr); 2] = [
         ("ROLLING_KV_REQUIRE_MODEL", "1".as_ref()),
         ("ROLLING_KV_TEST_LONG", "1".as_ref()),
     ];
-    let test = ["--package", "rolling-kv", "--test", "residency_real"];
+    let test = [
+        "--package",
+        "rolling-kv",
+        "--test",
+        "residency_real",
+        "--test",
+        "sim_memory",
+    ];
     counted(cargo::test(place, &test, &env))
 }
 
@@ -154,6 +161,11 @@ pub fn collect_binaries(place: &Place) -> Result<Outcome> {
 /// The patched server answers.
 pub fn server_smoke(place: &Place) -> Result<Outcome> {
     counted(smoke::run(place))
+}
+
+/// A server on the simulated device answers as one whose cache is resident.
+pub fn server_on_device(place: &Place) -> Result<Outcome> {
+    counted(slots::run(place))
 }
 
 /// A spilled cache gives the logits of a resident one over thousands of tokens.

@@ -8,9 +8,9 @@ use crate::report::{Outcome, Report};
 use crate::steps::{
     benches, clippy, collect_binaries, dependents, documentation, format, fresh_clone, freshness,
     kernel_warnings, logit_equivalence, logit_equivalence_faults, long_texts, model_fetch,
-    native_build, patches_check, program_options, run_equality, server_smoke, stock_build, tests,
-    tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree, valgrind,
-    valgrind_all,
+    native_build, patches_check, program_options, run_equality, server_on_device, server_smoke,
+    stock_build, tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree,
+    valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -46,6 +46,7 @@ const TEST: &[Step] = &[
     step("dependents", &["native build"], dependents),
     step("binaries", &["native build"], collect_binaries),
     step("server smoke", &["model"], server_smoke),
+    step("server on a device", &["model"], server_on_device),
     step("options", &["model"], program_options),
     step("freshness", &["native build"], freshness),
     step("run equality", &["model", "stock build"], run_equality),

@@ -86,6 +86,9 @@ pub struct CliffArgs {
     pub model: PathBuf,
 
     /// The simulated device, such as sim:mem=2GiB,link=6.4GB/s; its link is what matters
+    ///
+    /// Unless it says otherwise, its time is reckoned, with launch=10us and membw=400GB/s: the ratios are then those of the
+    /// schedules, whatever this machine does meanwhile. With time=real the time of day is measured.
     #[arg(long, value_name = "sim:SPEC", default_value = "sim:link=6.4GB/s", value_parser = SimSpec::parse)]
     pub device: SimSpec,
 
@@ -93,7 +96,7 @@ pub struct CliffArgs {
     #[arg(long, value_name = "N", default_value_t = 8192, value_parser = parse::tokens)]
     pub ctx: u32,
 
-    /// Windows that are tried, evenly spread from every cell to none
+    /// Windows that are tried, from every cell to none; the first ones lie closer together
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub points: u32,
 
@@ -101,21 +104,15 @@ pub struct CliffArgs {
     #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub decoded: u32,
 
-    /// Cells of a tile, a multiple of 32
+    /// Cells that are brought to the device in one copy, for both schedules
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse::tile)]
-    pub tile_cells: u32,
+    pub copy_cells: u32,
 
     /// Slots of the ring
     ///
-    /// [default: chosen from the free device memory]
+    /// [default: chosen from the free device memory and the measured link]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub ring_depth: Option<u32>,
-
-    /// Compute threads
-    ///
-    /// [default: as many as this process may use]
-    #[arg(short, long, value_name = "N", value_parser = parse::threads)]
-    pub threads: Option<u32>,
 
     /// Seed of the built-in text
     #[arg(short, long, value_name = "S", default_value_t = 1)]

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::args::CliffArgs;
 use super::error::GateCommandError;
 use super::files::{check_folder, with_bars};
-use crate::{device, exit, models, run, ui};
+use crate::device::{self, SimSpec};
+use crate::{exit, models, ui};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -23,31 +24,30 @@ pub fn run(args: &CliffArgs) -> Result<u8, GateCommandError> {
         .device
         .link_bytes_per_s()
         .ok_or(GateCommandError::Link)?;
+    let device = args.device.for_timing();
     let gate = Cliff {
         n_ctx: args.ctx,
         points: args.points,
         decoded: args.decoded,
-        tile_cells: args.tile_cells,
+        copy_cells: args.copy_cells,
         ring_depth: args.ring_depth,
-        threads: args.threads.unwrap_or_else(run::fitting_threads),
         link_bytes_per_s: link,
         seed: args.seed,
     };
     ui::print(&format!(
-        "gate cliff: model {}, simulated device {}, ctx {}, tiles of {} cells, {} threads, seed {}",
+        "gate cliff: model {}, simulated device {}, ctx {}, {} cells a copy, seed {}",
         path.display(),
-        args.device.0,
+        device.0,
         gate.n_ctx,
-        gate.tile_cells,
-        gate.threads,
+        gate.copy_cells,
         gate.seed,
     ));
-    let backend = device::start(Some(&args.device.with_tiles_in_place()))?;
+    let backend = device::start(Some(&device))?;
     let model = Model::load(&backend, &path, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, progress))?;
     print(&report);
     if let Some(file) = &args.json {
-        write_json(file, &path, args, &report)?;
+        write_json(file, &path, args, &device, &report)?;
     }
     if let Some(file) = &args.plot {
         let svg = report.svg().map_err(GateCommandError::Draw)?;
@@ -114,6 +114,7 @@ fn write_json(
     file: &Path,
     model: &Path,
     args: &CliffArgs,
+    device: &SimSpec,
     report: &CliffReport,
 ) -> Result<(), GateCommandError> {
     let object = json!({
@@ -122,7 +123,7 @@ fn write_json(
         "model": model.display().to_string(),
         "n_ctx": args.ctx,
         "engine": "stream",
-        "backend": format!("sim:{}", args.device.0),
+        "backend": format!("sim:{}", device.0),
         "seed": args.seed,
         "metrics": report,
         "thresholds": report.reasons,

@@ -172,6 +172,24 @@ pub struct CacheArgs {
     /// [default: 128]
     #[arg(long, value_name = "N", value_parser = parse::tile)]
     pub tile_cells: Option<u32>,
+
+    /// When a device brings tiles to its memory: ahead of the layers that read them, or once the layer has begun
+    ///
+    /// [default: ring]
+    #[arg(long, value_name = "SCHEDULE", value_enum)]
+    pub schedule: Option<ScheduleArg>,
+
+    /// Copies on their way or waiting on the device at a time
+    ///
+    /// [default: chosen from the free device memory and the measured link]
+    #[arg(long, value_name = "N", value_parser = parse::slots)]
+    pub ring_depth: Option<u32>,
+
+    /// Cells that are brought to the device in one copy, rounded down to whole tiles
+    ///
+    /// [default: chosen from the free device memory and the measured link]
+    #[arg(long, value_name = "N", value_parser = parse::tokens)]
+    pub copy_cells: Option<u32>,
 }
 
 impl CacheArgs {
@@ -182,6 +200,9 @@ impl CacheArgs {
             || !self.resident_layers.is_empty()
             || self.order.is_some()
             || self.tile_cells.is_some()
+            || self.schedule.is_some()
+            || self.ring_depth.is_some()
+            || self.copy_cells.is_some()
     }
 }
 
@@ -199,6 +220,13 @@ pub enum WindowArg {
 pub enum OrderArg {
     Auto,
     Tiled,
+}
+
+/// When tiles are copied to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScheduleArg {
+    Ring,
+    Op,
 }
 
 /// The types that llama.cpp can keep keys and values in.

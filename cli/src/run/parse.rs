@@ -76,6 +76,11 @@ pub fn tile(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A number of slots of the staging ring.
+pub fn slots(text: &str) -> Result<u32, String> {
+    within(text, 1..=4096)
+}
+
 /// How many tokens stay candidates; 0 means all.
 pub fn top_k(text: &str) -> Result<u32, String> {
     within(text, 0..=COUNT_MAX)

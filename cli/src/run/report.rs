@@ -5,6 +5,8 @@ use std::time::Duration;
 use rolling_kv::Residency;
 use serde::Serialize;
 
+use super::staging::StagingJson;
+
 /// Why the generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -219,6 +221,9 @@ pub struct RunJson<'a> {
     /// Absent when nothing was asked of the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub residency: Option<ResidencyJson>,
+    /// Absent where no device brings tiles to its memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staging: Option<StagingJson>,
 }
 
 impl<'a> RunJson<'a> {
@@ -235,6 +240,7 @@ impl<'a> RunJson<'a> {
             model: None,
             options: None,
             residency: None,
+            staging: None,
         }
     }
 

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use rolling_kv::{
     AddSpecial, Answer, Backend, ChatMessage, ChatTemplate, Context, ContextParams, FlashAttention,
-    KvType, LoadError, Model, ModelParams, Order, ParseSpecial, RollingKv, Token,
+    KvType, LoadError, Model, ModelParams, Order, ParseSpecial, RollingKv, Schedule, Token,
 };
 
-use super::args::{CacheArgs, ContextArgs, FlashAttn, OrderArg, RunArgs, WindowArg};
+use super::args::{CacheArgs, ContextArgs, FlashAttn, OrderArg, RunArgs, ScheduleArg, WindowArg};
 use super::{RunError, threads};
 use crate::{interrupt, ui};
 
@@ -133,11 +133,19 @@ fn residency(args: &CacheArgs) -> Option<RollingKv> {
         Some(cells) => ordered.tile_cells(cells),
         None => ordered,
     };
+    let scheduled = tiled.schedule(match args.schedule {
+        Some(ScheduleArg::Op) => Schedule::Op,
+        Some(ScheduleArg::Ring) | None => Schedule::Ring,
+    });
+    // 0 leaves the choice to the device.
+    let staged = scheduled
+        .ring_depth(args.ring_depth.unwrap_or(0))
+        .copy_cells(args.copy_cells.unwrap_or(0));
     Some(
         args.resident_layers
             .iter()
             .cloned()
-            .fold(tiled, RollingKv::resident_layers),
+            .fold(staged, RollingKv::resident_layers),
     )
 }
 
