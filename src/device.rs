@@ -33,6 +33,22 @@ unsafe impl Send for Device {}
 // SAFETY: as above; nothing is written through a Device.
 unsafe impl Sync for Device {}
 
+/// What crossed a device's link since the device was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LinkTotals {
+    /// Bytes copied from the host's memory to the device's.
+    pub bytes_to_device: u64,
+    /// Bytes copied the other way.
+    pub bytes_to_host: u64,
+    /// Copies to the device.
+    pub copies_to_device: u64,
+    /// Copies to the host.
+    pub copies_to_host: u64,
+    /// What the copies to the device took by the link's bandwidth, in nanoseconds.
+    pub busy_ns: u64,
+}
+
 /// One thing that a backend says about itself, such as `AVX2 = 1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
@@ -79,6 +95,26 @@ impl Device {
         // SAFETY: `raw` is an entry of the registry; both out parameters are valid.
         unsafe { ffi::ggml_backend_dev_memory(self.raw, &raw mut free, &raw mut total) };
         (free as u64, total as u64)
+    }
+
+    /// What crossed its link; `None` when it does not tell, as all but the simulated one.
+    #[must_use]
+    pub fn link_totals(&self) -> Option<LinkTotals> {
+        let mut raw = ffi::rkv_link_totals {
+            bytes_to_device: 0,
+            bytes_to_host: 0,
+            copies_to_device: 0,
+            copies_to_host: 0,
+            busy_ns: 0,
+        };
+        // SAFETY: `raw` is an entry of the registry; the out parameter is valid for the call to fill.
+        unsafe { ffi::rkv_link_totals_get(self.raw, &raw mut raw) }.then_some(LinkTotals {
+            bytes_to_device: raw.bytes_to_device,
+            bytes_to_host: raw.bytes_to_host,
+            copies_to_device: raw.copies_to_device,
+            copies_to_host: raw.copies_to_host,
+            busy_ns: raw.busy_ns,
+        })
     }
 
     /// The backend that offers it, such as `CPU` or `CUDA`.

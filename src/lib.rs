@@ -80,7 +80,7 @@ pub use breakdown::MemoryUse;
 pub use chat::{Answer, ChatMessage, ChatTemplate};
 pub use context::{AbortHandle, Context};
 pub use context_params::{Attention, ContextParams, FlashAttention, KvType, Pooling, RopeScaling};
-pub use device::{Device, DeviceKind, Feature};
+pub use device::{Device, DeviceKind, Feature, LinkTotals};
 pub use error::{
     BackendError, ChatError, ContextError, DecodeError, Error, Failure, FailureKind, LoadError,
     OutputError, Result, RollingKvError, SamplerError, SequenceError, StateError, VocabError,

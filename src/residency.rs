@@ -107,6 +107,8 @@ pub struct Staging {
     pub stalls: u64,
     /// How long it waited, in nanoseconds.
     pub stall_ns: u64,
+    /// Time in which the compute queue had nothing to do, in nanoseconds.
+    pub idle_ns: u64,
     /// Time of a simulated device that reckons it (`time=reckoned`) since the context was made, in nanoseconds; 0 of any other.
     pub device_ns: u64,
 }
@@ -257,6 +259,7 @@ impl Context<'_> {
             bytes_late: raw.bytes_late,
             stalls: raw.stalls,
             stall_ns: raw.stall_ns,
+            idle_ns: raw.idle_ns,
             device_ns: raw.device_ns,
         })
     }

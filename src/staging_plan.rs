@@ -68,12 +68,31 @@ fn a_copy_is_as_long_as_its_latency_asks_for() {
 
 #[test]
 fn the_slots_hold_what_the_link_brings_while_no_tile_is_read() {
+    let long = ffi::rkv_staging_need {
+        cells_layer: 65_536,
+        cells_all: 30 * 65_536,
+        ..need()
+    };
     for bytes_s in [2e9, 6.4e9, 25e9] {
-        let chosen = choose(asked(0, 0), need(), Device { bytes_s, ..CARD });
+        let chosen = choose(asked(0, 0), long, Device { bytes_s, ..CARD });
         let held = f64::from(chosen.depth) * chosen.slot_bytes as f64;
         assert!(held >= 4e-3 * bytes_s, "{bytes_s}: {held}");
         assert!(held <= 6e-3 * bytes_s + 2.0 * chosen.slot_bytes as f64);
     }
+}
+
+#[test]
+fn the_slots_are_much_less_than_the_tails() {
+    let chosen = choose(asked(0, 0), need(), CARD);
+    let tails = 30 * 5120 * 768;
+    assert!(u64::from(chosen.depth) * chosen.slot_bytes <= tails / 4);
+    let short = ffi::rkv_staging_need {
+        cells_layer: 300,
+        cells_all: 300,
+        ..need()
+    };
+    let chosen = choose(asked(0, 0), short, CARD);
+    assert_eq!((chosen.copy_cells, chosen.depth), (128, 2));
 }
 
 #[test]

@@ -40,6 +40,9 @@ LLAMA_API bool rkv_residency_layer_get(const struct llama_context * ctx, uint32_
 // What the context's devices staged, over all of them, after waiting for the context's work. False when none of them stages.
 LLAMA_API bool rkv_staging_totals_get(struct llama_context * ctx, struct rkv_staging_totals * totals);
 
+// What crossed this device's link. False when it does not tell.
+LLAMA_API bool rkv_link_totals_get(ggml_backend_dev_t dev, struct rkv_link_totals * totals);
+
 // Bytes of one cell's K (value = false) or V row in entry `i`; 0 when there is none.
 LLAMA_API uint64_t rkv_cell_bytes(const struct llama_context * ctx, uint32_t i, bool value);
 

@@ -61,7 +61,17 @@ struct rkv_staging_totals {
     uint64_t bytes_late;      // of those that waited for their layer's attention to begin
     uint64_t stalls;          // times that attention waited for a tile
     uint64_t stall_ns;
+    uint64_t idle_ns;         // in which the compute queue had nothing to do
     uint64_t device_ns;       // of a device whose time is reckoned: how much of it has passed since the context was made
+};
+
+// What crossed a device's link since the device was made.
+struct rkv_link_totals {
+    uint64_t bytes_to_device;
+    uint64_t bytes_to_host;
+    uint64_t copies_to_device;
+    uint64_t copies_to_host;
+    uint64_t busy_ns; // that the copies to the device took by the link's bandwidth
 };
 
 // Names of functions that the registry of such a device has.
@@ -69,6 +79,7 @@ struct rkv_staging_totals {
 #define RKV_STAGING_SET_PROC    "rkv_staging_set"    // bool (ggml_backend_t, const struct rkv_staging_params *, const struct
                                                      // rkv_staging_need *): takes the slots; false: no memory for them
 #define RKV_STAGING_TOTALS_PROC "rkv_staging_totals" // void (ggml_backend_t, struct rkv_staging_totals *)
+#define RKV_LINK_TOTALS_PROC    "rkv_link_totals"    // void (ggml_backend_dev_t, struct rkv_link_totals *)
 
 #ifdef __cplusplus
 }

@@ -216,6 +216,7 @@ bool backend_staging_set(ggml_backend_t b, const rkv_staging_params * params, co
 void backend_staging_totals(ggml_backend_t b, rkv_staging_totals * totals) {
     of(b).compute.drain();
     *totals = of(b).tiles.totals();
+    totals->idle_ns = of(b).compute.idle_ns();
 }
 
 } // namespace rkv_sim

@@ -148,14 +148,10 @@ ggml_backend_dev_t reg_device(ggml_backend_reg_t, size_t index) {
     return &the().devices.at(index)->dev;
 }
 
-void sim_totals(ggml_backend_dev_t dev, rkv_sim_totals * totals) {
-    const device & d = *device_of(dev);
-    totals->bytes_to_device     = d.to_device.totals().bytes;
-    totals->bytes_to_host       = d.to_host.totals().bytes;
-    totals->transfers_to_device = d.to_device.totals().transfers;
-    totals->transfers_to_host   = d.to_host.totals().transfers;
-    totals->link_busy_ns        = d.to_device.totals().busy_ns;
-    totals->mem_used            = d.mem.used();
+void dev_link_totals(ggml_backend_dev_t dev, rkv_link_totals * totals) {
+    const link_totals & to_device = device_of(dev)->to_device.totals();
+    const link_totals & to_host   = device_of(dev)->to_host.totals();
+    *totals = { to_device.bytes, to_host.bytes, to_device.transfers, to_host.transfers, to_device.busy_ns };
 }
 
 void * reg_proc(ggml_backend_reg_t, const char * name) {
@@ -170,7 +166,7 @@ void * reg_proc(ggml_backend_reg_t, const char * name) {
         { RKV_TAIL_BUFT_PROC,           (void *) dev_tail_buffer_type },
         { RKV_STAGING_SET_PROC,         (void *) backend_staging_set },
         { RKV_STAGING_TOTALS_PROC,      (void *) backend_staging_totals },
-        { RKV_SIM_TOTALS_PROC,          (void *) sim_totals },
+        { RKV_LINK_TOTALS_PROC,         (void *) dev_link_totals },
     };
     for (const entry & e : entries) {
         if (strcmp(e.name, name) == 0) {

@@ -12,8 +12,9 @@ static constexpr double LATENCIES = 4;
 // The link works on for so long while no tile is read: output, sampling, and the next graph. Slots hold what it brings.
 static constexpr double LEAD_S = 5e-3;
 
-// Of the free memory, what the slots may take.
-static constexpr uint64_t SHARE = 8;
+// Of the free memory, what the slots may take; and of the tails, for which there would else be room in a larger window.
+static constexpr uint64_t SHARE      = 8;
+static constexpr uint64_t TAIL_SHARE = 4;
 
 static constexpr uint32_t DEPTH_MIN = 2;
 static constexpr uint32_t DEPTH_MAX = 1024;
@@ -32,11 +33,11 @@ static uint32_t asked_cells(const rkv_staging_need & need, uint32_t cells) {
     return uint32_t(std::clamp<uint64_t>(cells/need.tile_cells*need.tile_cells, need.tile_cells, std::max<uint64_t>(most, need.tile_cells)));
 }
 
-// Doubled while a copy is short for its latency, and while two slots of twice the size are within the share.
+// Doubled while a copy is short for its latency, a layer's tail is still two copies, and two slots are within the share.
 static uint32_t choose_cells(const rkv_staging_need & need, uint64_t share, const link_speed & link) {
     const double wanted = LATENCIES*link.latency_s*link.bytes_s;
     uint32_t     cells  = need.tile_cells;
-    while (double(slot_bytes(need, cells)) < wanted && cells < need.cells_layer && DEPTH_MIN*slot_bytes(need, 2*cells) <= share) {
+    while (double(slot_bytes(need, cells)) < wanted && 2*cells <= need.cells_layer/2 && DEPTH_MIN*slot_bytes(need, 2*cells) <= share) {
         cells *= 2;
     }
     return cells;
@@ -52,8 +53,8 @@ staging_plan plan_staging(const rkv_staging_params & asked, const rkv_staging_ne
     if (plan.depth == 0) {
         const uint64_t lead   = uint64_t(LEAD_S*link.bytes_s/double(plan.slot_bytes)) + 1;
         const uint64_t fits   = share/plan.slot_bytes;
-        const uint64_t copies = round_up(need.cells_all, plan.copy_cells)/plan.copy_cells;
-        plan.depth = uint32_t(std::clamp<uint64_t>(std::min({ lead, fits, copies }), DEPTH_MIN, DEPTH_MAX));
+        const uint64_t of_tail = need.cells_all/plan.copy_cells/TAIL_SHARE;
+        plan.depth = uint32_t(std::clamp<uint64_t>(std::min({ lead, fits, of_tail }), DEPTH_MIN, DEPTH_MAX));
     }
     return plan;
 }

@@ -16,6 +16,7 @@
 
 typedef bool (*set_t)(ggml_backend_t, const rkv_staging_params *, const rkv_staging_need *);
 typedef void (*totals_t)(ggml_backend_t, rkv_staging_totals *);
+typedef void (*link_totals_t)(ggml_backend_dev_t, rkv_link_totals *);
 
 typedef ggml_backend_buffer_type_t (*tail_buft_t)(ggml_backend_dev_t);
 
@@ -96,6 +97,7 @@ static void add(rkv_staging_totals & sum, const rkv_staging_totals & one) {
     sum.bytes_late      += one.bytes_late;
     sum.stalls          += one.stalls;
     sum.stall_ns        += one.stall_ns;
+    sum.idle_ns         += one.idle_ns;
     sum.device_ns       += one.device_ns;
 }
 
@@ -115,4 +117,13 @@ bool rkv_staging_totals_get(struct llama_context * ctx, struct rkv_staging_total
         }
     }
     return any;
+}
+
+bool rkv_link_totals_get(ggml_backend_dev_t dev, struct rkv_link_totals * totals) {
+    *totals = {};
+    const auto get = proc_of<link_totals_t>(dev, RKV_LINK_TOTALS_PROC);
+    if (get) {
+        get(dev, totals);
+    }
+    return get != nullptr;
 }

@@ -47,6 +47,49 @@ fn a_resident_cache_on_the_device_gives_the_bits_of_the_cpu() {
     assert_eq!(staging.bytes, 0, "{staging:?}");
 }
 
+/// Other tests copy over the same link meanwhile, so the sums are bounds.
+#[test]
+fn what_crosses_the_link_is_counted() {
+    let backend = backend();
+    let totals = || {
+        let device = backend.devices().into_iter();
+        let mut told = device.filter_map(|device| device.link_totals());
+        told.next().expect("the simulated device tells")
+    };
+    let twins = Twins::new(&backend, &shape(3));
+    let before = totals();
+    let mut spilled = context(
+        &twins.device,
+        &ContextParams::new(512).n_ubatch(64),
+        RollingKv::window_cells(64),
+    );
+    prompt_and_decode(&mut spilled, 0, 300);
+    let staging = spilled.staging().expect("the device stages");
+    let after = totals();
+    assert!(after.bytes_to_device - before.bytes_to_device >= staging.bytes);
+    let copies = staging.tiles_early + staging.tiles_late;
+    assert!(after.copies_to_device - before.copies_to_device >= copies);
+    assert!(
+        after.bytes_to_host > before.bytes_to_host,
+        "logits come back"
+    );
+    assert!(after.copies_to_host > before.copies_to_host);
+    // 2 GB/s: half a nanosecond a byte.
+    let bytes = after.bytes_to_device - before.bytes_to_device;
+    let busy = after.busy_ns - before.busy_ns;
+    assert!(
+        busy.abs_diff(bytes / 2) <= bytes / 100,
+        "{busy} ns, {bytes} bytes"
+    );
+    assert!(
+        staging.idle_ns > 0,
+        "the queue waits for the host between steps"
+    );
+    assert!(
+        twins.cpu.n_layer() == 3 && backend.devices().iter().any(|d| d.link_totals().is_none())
+    );
+}
+
 #[test]
 fn a_cache_that_does_not_fit_is_an_error_and_one_with_a_window_works() {
     let twins = Twins::new(&backend(), &shape(4));
