@@ -137,7 +137,7 @@ proptest! {
             cells_all: layers * cells_layer,
         };
         let chosen = choose(asked(depth, copy), need, Device { free, bytes_s, latency_s });
-        prop_assert!(chosen.copy_cells >= tile_cells && chosen.copy_cells % tile_cells == 0);
+        prop_assert!(chosen.copy_cells >= tile_cells && chosen.copy_cells.is_multiple_of(tile_cells));
         prop_assert!(u64::from(chosen.copy_cells) * row <= chosen.slot_bytes);
         prop_assert!((depth == 0 && chosen.depth >= 2) || chosen.depth == depth);
         if depth == 0 && copy == 0 && chosen.depth > 2 {

@@ -106,7 +106,7 @@ fn what_is_not_asked_for_is_chosen_from_the_link_and_the_free_memory() {
         "the link has 2 GB/s: {staging:?}"
     );
     assert!(staging.link_latency_s < 0.1, "{staging:?}");
-    assert!(staging.copy_cells > 0 && staging.copy_cells % u64::from(TILE) == 0);
+    assert!(staging.copy_cells > 0 && staging.copy_cells.is_multiple_of(u64::from(TILE)));
     assert!(staging.depth >= 2, "{staging:?}");
     assert_eq!(staging.device_bytes, staging.depth * staging.slot_bytes);
     assert!(staging.device_bytes <= (48 << 20) / 8, "{staging:?}");
