@@ -79,6 +79,41 @@ fn a_window_changes_where_the_cache_lies_and_not_the_text() {
 }
 
 #[test]
+fn a_device_that_brings_tiles_says_what_it_chose_or_was_asked_for_and_changes_no_token() {
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
+    let device = ["--device", "sim:mem=512MiB,link=16GB/s,latency=1us"];
+    let spill = ["--order", "tiled", "--window-cells", "128"];
+    let resident = json(&model, &["--order", "tiled"]);
+    assert!(resident.get("staging").is_none(), "{resident}");
+    let chosen = json(&model, &[&device[..], &spill].concat());
+    let asked = [
+        "--schedule",
+        "op",
+        "--ring-depth",
+        "3",
+        "--copy-cells",
+        "300",
+    ];
+    let asked = json(&model, &[&device[..], &spill, &asked].concat());
+    for run in [&chosen, &asked] {
+        assert_eq!(run["tokens"], resident["tokens"]);
+        for counter in ["bytes", "steps", "device_bytes", "tiles_late"] {
+            assert!(
+                run["staging"][counter].as_u64() > Some(0),
+                "{counter}: {run}"
+            );
+        }
+    }
+    assert!(chosen["staging"]["tiles_early"].as_u64() > Some(0));
+    assert!(chosen["staging"]["link_bytes_per_s"].as_f64() > Some(1e9));
+    assert_eq!(asked["staging"]["tiles_early"], 0);
+    assert_eq!(asked["staging"]["ring_depth"], 3);
+    assert_eq!(asked["staging"]["copy_cells"], 256);
+}
+
+#[test]
 fn the_residency_is_a_line_of_standard_error() {
     let Some(model) = model_for_one_thread() else {
         return;
@@ -185,6 +220,9 @@ fn values_that_mean_nothing_are_refused_by_name() {
         ("--resident-layers", "4-1", "0-4"),
         ("--order", "fast", "tiled"),
         ("--tile-cells", "100", "multiple of 32"),
+        ("--schedule", "late", "ring"),
+        ("--ring-depth", "0", "1"),
+        ("--copy-cells", "0", "1"),
     ] {
         let output = run(&["run", "-m", "x", "-p", "y", option, value]);
         assert_fails(&output, 2, &[option, word]);

@@ -1,6 +1,7 @@
 //! The plot of the cliff gate.
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::cliff::CliffReport;
 
@@ -46,6 +47,9 @@ impl CliffReport {
             .build_cartesian_2d(0.0..most_mib * 1.02, 0.0..most_ms * 1.08)?;
         chart
             .configure_mesh()
+            .max_light_lines(1)
+            .axis_desc_style(("sans-serif", 16))
+            .label_style(("sans-serif", 13))
             .x_desc("tail in host memory that a step reads, MiB")
             .y_desc("time of a decode step, ms")
             .draw()?;
@@ -55,6 +59,13 @@ impl CliffReport {
             [(0.0, 0.0), (hidden, most_ms * 1.08)],
             GREEN.mix(0.08).filled(),
         )))?;
+        if hidden > 0.0 {
+            let at = (hidden / 2.0, most_ms * 0.04);
+            let centred = ("sans-serif", 14)
+                .into_text_style(&area)
+                .pos(Pos::new(HPos::Center, VPos::Bottom));
+            chart.draw_series(std::iter::once(Text::new("hidden", at, centred)))?;
+        }
         type Line = (
             &'static str,
             RGBColor,
@@ -95,6 +106,7 @@ impl CliffReport {
         }
         chart
             .configure_series_labels()
+            .label_font(("sans-serif", 14))
             .position(SeriesLabelPosition::UpperLeft)
             .background_style(WHITE.mix(0.85))
             .border_style(grey)

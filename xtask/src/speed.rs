@@ -92,13 +92,16 @@ pub fn run(place: &Place, turns: usize, depth: u64, threads: usize) -> Result<()
     };
     let (patched, stock) = (program(Variant::Patched)?, program(Variant::Stock)?);
     println!(
-        "{}, {threads} threads, {turns} turns; tokens per second, and over unpatched in the same turn (medians)",
+        "{}, {threads} threads, {turns} turns; tokens per second x over unpatched in the same turn (medians), and the best turn over unpatched's best",
         model.file_name().unwrap_or_default().to_string_lossy()
     );
 
     let mut found: Vec<Vec<Speeds>> = vec![Vec::new(); CONTESTANTS.len()];
     for turn in 0..=turns {
-        for (at, contestant) in CONTESTANTS.iter().enumerate() {
+        // Whoever goes first finds another machine than whoever goes last.
+        for place in 0..CONTESTANTS.len() {
+            let at = (place + turn) % CONTESTANTS.len();
+            let contestant = &CONTESTANTS[at];
             eprintln!("turn {turn} of {turns}: {}", contestant.name);
             let program = if contestant.patched { &patched } else { &stock };
             let options = (contestant.options)(depth);
@@ -123,7 +126,7 @@ fn measure(
         .arg("-m")
         .arg(model)
         .args(["-p", &PROMPT.to_string(), "-n", &DECODED.to_string()])
-        .args(["-d", &format!("0,{depth}"), "-r", "1", "-o", "json"])
+        .args(["-d", &depths(depth), "-r", "1", "-o", "json"])
         .args(["-fa", "on", "-t", &threads.to_string()])
         .args(options)
         .limit(LIMIT)
@@ -135,6 +138,14 @@ fn measure(
             "run it with -o json yourself and look",
         )
     })
+}
+
+/// An empty cache, and the text.
+fn depths(depth: u64) -> String {
+    match depth {
+        0 => "0".to_owned(),
+        depth => format!("0,{depth}"),
+    }
 }
 
 fn speeds(json: &str, depth: u64) -> Option<Speeds> {
@@ -159,9 +170,13 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
+fn best(speeds: &[Speeds], row: usize) -> f64 {
+    speeds.iter().map(|speeds| speeds[row]).fold(0.0, f64::max)
+}
+
 fn print(found: &[Vec<Speeds>], depth: u64) {
     println!(
-        "\n{:<38} {:>17} {:>17} {:>17} {:>17}",
+        "\n{:<38} {:>20} {:>20} {:>20} {:>20}",
         "",
         "prompt",
         "decode",
@@ -177,9 +192,10 @@ fn print(found: &[Vec<Speeds>], depth: u64) {
                     .zip(&found[0])
                     .map(|(own, stock)| own[row] / stock[row]),
             );
-            format!("{own:>8.1} x {ratio:>6.3}")
+            let best = best(speeds, row) / best(&found[0], row);
+            format!("{own:>6.1} x {ratio:>5.3} {best:>5.3}")
         });
-        let cells: Vec<String> = cells.map(|cell| format!("{cell:>17}")).collect();
+        let cells: Vec<String> = cells.map(|cell| format!("{cell:>20}")).collect();
         println!("{:<38} {}", contestant.name, cells.join(" "));
     }
 }
@@ -203,5 +219,6 @@ mod tests {
         assert_eq!(speeds(&json, 4096), Some([1.0, 2.0, 3.0, 4.0]));
         assert_eq!(speeds(&json, 1024), None);
         assert_eq!(speeds("", 4096), None);
+        assert_eq!(speeds(&json, 0), Some([1.0, 2.0, 1.0, 2.0]));
     }
 }
