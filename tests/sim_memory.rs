@@ -7,11 +7,11 @@ use common::{real, some_tokens};
 use rolling_kv::{ContextError, ContextParams, FailureKind, Model, ModelParams, Order, RollingKv};
 
 /// Cells of the context, and the device's memory. Weights of SmolLM2 on the device are 94 MiB and what it computes with 13 MiB. A
-/// cell takes 22.5 KiB: the caches are 45 and 135 MiB, their windows a quarter of that.
+/// cell takes 22.5 KiB: the caches are 22.5 and 135 MiB, their windows a quarter of that.
 fn size() -> (u32, &'static str) {
     match std::env::var_os("ROLLING_KV_TEST_LONG") {
         Some(_) => (6144, "mem=150MiB,link=16GB/s,latency=1us"),
-        None => (2048, "mem=126MiB,link=16GB/s,latency=1us"),
+        None => (1024, "mem=120MiB,link=16GB/s,latency=1us"),
     }
 }
 
