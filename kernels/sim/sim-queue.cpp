@@ -42,7 +42,7 @@ void delays::pause() {
 }
 
 queue::queue(const char * name, bool prompt, uint64_t seed, double delay_s)
-    : delay(seed, delay_s), thread([=, this] { run(name, prompt); }) {}
+    : delay(seed, delay_s), thread([this, name, prompt] { run(name, prompt); }) {}
 
 queue::~queue() {
     {
