@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{assert_fails, model_for_one_thread, program, run, stderr, stdout};
+use common::{assert_fails, model, program, run, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -68,7 +68,7 @@ fn row_of(found: &Value) -> Vec<String> {
 
 #[test]
 fn a_spilled_cache_passes_and_the_table_and_the_json_say_the_same() {
-    let Some(model) = model_for_one_thread() else {
+    let Some(model) = model() else {
         return;
     };
     let (output, json) = found(&model, SMALL, &[]);
@@ -110,7 +110,7 @@ fn a_spilled_cache_passes_and_the_table_and_the_json_say_the_same() {
 /// The fault turns the gate red, and the lines say for which reason.
 #[track_caller]
 fn caught(fault: &str) {
-    let Some(model) = model_for_one_thread() else {
+    let Some(model) = model() else {
         return;
     };
     let (output, json) = found(&model, TINY, &["--inject", fault]);
@@ -157,7 +157,7 @@ fn could_not_run(output: &Output, words: &[&str]) {
 
 #[test]
 fn a_window_that_holds_the_context_cannot_be_judged() {
-    let Some(model) = model_for_one_thread() else {
+    let Some(model) = model() else {
         return;
     };
     for window in ["512", "4096"] {
@@ -168,7 +168,7 @@ fn a_window_that_holds_the_context_cannot_be_judged() {
 
 #[test]
 fn a_context_without_room_for_the_positions_cannot_be_judged() {
-    let Some(model) = model_for_one_thread() else {
+    let Some(model) = model() else {
         return;
     };
     let output = gate(&model, &["--ctx", "64", "--window-cells", "32"]);
@@ -177,7 +177,7 @@ fn a_context_without_room_for_the_positions_cannot_be_judged() {
 
 #[test]
 fn a_text_that_is_too_short_is_named_with_both_numbers() {
-    let Some(model) = model_for_one_thread() else {
+    let Some(model) = model() else {
         return;
     };
     let folder = TempDir::new().unwrap();
@@ -190,7 +190,7 @@ fn a_text_that_is_too_short_is_named_with_both_numbers() {
 
 #[test]
 fn a_cache_that_cannot_have_a_window_is_refused_before_anything_is_computed() {
-    let Some(model) = model_for_one_thread() else {
+    let Some(model) = model() else {
         return;
     };
     let started = std::time::Instant::now();
@@ -224,7 +224,7 @@ fn what_the_command_line_cannot_mean_is_refused() {
 
 #[test]
 fn a_text_or_a_json_file_that_cannot_be_opened_is_named() {
-    let Some(model) = model_for_one_thread() else {
+    let Some(model) = model() else {
         return;
     };
     let output = gate(&model, &["--text", "/no/such/text"]);

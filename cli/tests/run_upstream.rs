@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{model, program, stderr};
+use common::{model, model_for_one_thread, program, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -92,7 +92,11 @@ fn same_text(prompt: &str, tokens_min: u64) {
 
 #[track_caller]
 fn same_text_with(prompt: &str, tokens_min: u64, threads: &str) {
-    let (Some(stock), Some(model)) = (stock(), model()) else {
+    let model = match threads {
+        "1" => model_for_one_thread(),
+        _ => model(),
+    };
+    let (Some(stock), Some(model)) = (stock(), model) else {
         return;
     };
     let folder = TempDir::new().unwrap();

@@ -16,6 +16,7 @@ fn every_row_lies_where_its_layer_says() {
     let params = ContextParams::new(1024)
         .n_seq_max(2)
         .n_ubatch(64)
+        .threads(1)
         .cache_types(KvType::Q8_0, KvType::F16);
     let budget = RollingKv::window_cells(96)
         .resident_layers(0..=0)
@@ -72,7 +73,7 @@ fn every_row_lies_where_its_layer_says() {
 fn host_and_device_bytes_add_up_to_the_one_cache() {
     let backend = backend();
     let model = tiny::model(&backend);
-    let params = ContextParams::new(512);
+    let params = ContextParams::new(512).threads(1);
     let whole = resident(&model, &params).residency();
     assert_eq!(whole.host_bytes(), 0);
     for window in [0, 32, 128, 480] {
@@ -103,7 +104,7 @@ fn a_budget_in_mib_is_kept() {
         },
     );
     // 2 layers of K and V rows of 256 f16 values: 2 KiB a cell, so 4 MiB in all.
-    let params = ContextParams::new(2048);
+    let params = ContextParams::new(2048).threads(1);
     let residency = spilled(&model, &params, RollingKv::vram_budget_mib(1)).residency();
     assert_eq!(residency.device_bytes(), 1 << 20);
     assert_eq!(residency.host_bytes(), 3 << 20);
@@ -129,7 +130,7 @@ fn counters_grow_only_while_tiles_run() {
     let model = tiny::model(&backend);
     let mut context = spilled(
         &model,
-        &ContextParams::new(512).n_ubatch(64),
+        &ContextParams::new(512).n_ubatch(64).threads(1),
         RollingKv::window_cells(64),
     );
     assert_eq!(context.residency().totals().nodes, 0, "nothing ran yet");
@@ -157,7 +158,7 @@ fn a_cell_that_does_not_exist_is_none() {
     let model = tiny::model(&backend);
     let mut context = spilled(
         &model,
-        &ContextParams::new(512),
+        &ContextParams::new(512).threads(1),
         RollingKv::window_cells(64),
     );
     assert!(context.read_cell(0, Row::K, 0, 511).is_some());

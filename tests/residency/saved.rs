@@ -8,6 +8,7 @@ fn params() -> ContextParams {
         .n_seq_max(3)
         .kv_unified()
         .n_ubatch(64)
+        .threads(1)
 }
 
 #[test]

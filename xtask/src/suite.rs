@@ -49,7 +49,6 @@ const TEST: &[Step] = &[
     step("server on a device", &["model"], server_on_device),
     step("options", &["model"], program_options),
     step("freshness", &["native build"], freshness),
-    step("run equality", &["model", "stock build"], run_equality),
     step("upstream tests", &["model"], upstream_tests),
     step("valgrind", &["native build"], valgrind),
 ];

@@ -86,13 +86,13 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
         timed("architectures with a spilled cache", || {
             spilled_architectures(&bench, &place.root)
         }),
-        timed("test-llama-archs, simulated device, spilled", || {
-            simulated::spilled_architectures(&bench, &place.root)
-        }),
     ];
     if depth == Depth::Full {
         rows.push(timed("test-llama-archs, simulated device", || {
             simulated::architectures(&bench)
+        }));
+        rows.push(timed("test-llama-archs, simulated device, spilled", || {
+            simulated::spilled_architectures(&bench, &place.root)
         }));
         rows.push(timed("test-backend-ops, simulated device", || {
             simulated::backend_ops(&bench)
