@@ -244,7 +244,8 @@ rkv::link_speed device::measured_link() {
             bytes *= 2;
             large = took(bytes);
         }
-        measured.bytes_s   = double(bytes - SMALL)/std::max(large - small, 1e-9);
+        // A thread that was woken late during the small ones must not make the link seem endless.
+        measured.bytes_s   = double(bytes - SMALL)/(large - std::min(small, large/2));
         measured.latency_s = std::max(small - SMALL/measured.bytes_s, 0.0);
     });
     return measured;

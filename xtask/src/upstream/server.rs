@@ -46,9 +46,8 @@ pub fn run(bench: &Bench) -> Result<Counts> {
             "use a folder without a colon",
         )
     })?;
-    // Two a core, since half of a test is waiting for a server to start or to stop.
     let workers = std::thread::available_parallelism()
-        .map_or(2, |cores| 2 * cores.get())
+        .map_or(1, usize::from)
         .min(8);
     let ended = Run::new("python3")
         .args([
