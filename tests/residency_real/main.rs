@@ -165,7 +165,7 @@ fn short(test: &str, kv: KvType) {
     if let Some(model) = model_or_skip(test, &backend) {
         let (length, windows) = match std::env::var_os(LONG) {
             Some(_) => (1536, &WINDOWS[..]),
-            None => (768, &WINDOWS[..2]),
+            None => (640, &WINDOWS[1..2]),
         };
         let budgets = budgets(windows, model.n_layer());
         compare(&model, kv, &text(&model, length), &budgets);
@@ -199,7 +199,7 @@ fn a_long_text_gives_the_bits_of_the_resident_cache() {
     };
     if std::env::var_os(LONG).is_none() {
         let window = RollingKv::window_cells(1000);
-        compare(&model, KvType::F16, &text(&model, 1536), &[window]);
+        compare(&model, KvType::F16, &text(&model, 1280), &[window]);
         return;
     }
     let tokens = text(&model, 6000);

@@ -18,11 +18,13 @@ const FOUND: &str = "97";
 /// The longest that one test binary may take.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
-/// Tests on tiny models that take valgrind five seconds and more, three quarters of the time of all: each makes dozens of contexts.
-const SLOW: [&str; 18] = [
+/// Tests on tiny models that take valgrind three seconds and more, most of the time of all: each makes dozens of contexts.
+const SLOW: [&str; 22] = [
     "context::every_pair_of_cache_types_works_with_flash_attention",
     "decode::oversubscribed_sequences_fail_one_by_one_and_free_what_they_took",
     "load::impossible_hyperparameters_never_end_the_process",
+    "sequences::a_part_of_a_sequence_is_not_copied_between_buffers",
+    "sequences::a_state_has_no_parts_to_remove_or_copy",
     "sequences::a_whole_sequence_is_always_released",
     "shifts::a_shift_gives_what_a_fresh_run_at_the_new_positions_gives",
     "shifts::a_sliding_window_can_be_shifted_again_and_again",
@@ -32,9 +34,11 @@ const SLOW: [&str; 18] = [
     "state::a_context_comes_back_as_it_was",
     "state::a_sequence_comes_back_as_another_one",
     "state::a_small_state_after_a_large_one_leaves_nothing_of_it",
+    "state::files_come_back_as_they_were",
     "state_refusals::a_half_that_does_not_fit_puts_the_other_half_back",
     "state_refusals::a_state_of_another_layout_is_refused_by_name",
     "state_refusals::a_state_of_another_model_is_refused",
+    "state_refusals::a_state_of_the_other_kind_is_refused",
     "state_refusals::a_state_that_does_not_fit_leaves_what_was_there",
     "state_refusals::files_that_cannot_be_read_leave_what_was_there",
     "user_models::a_described_model_with_impossible_numbers_never_ends_the_process",
