@@ -20,6 +20,12 @@ pub enum Fault {
     RingReuse,
     /// Of a staging ring that is made meanwhile: a change of the tail between two steps is not noticed.
     RingGeneration,
+    /// Of a staging ring that is made meanwhile: tiles that were copied ahead are taken for the first ones of whatever runs next.
+    RingIdentity,
+    /// Of staging rings that are made meanwhile: they share their slots with the device's oldest ring.
+    RingOwner,
+    /// A cache goes on telling the device which cells its first step wrote and had in use.
+    StepFrozen,
 }
 
 impl Fault {
@@ -34,6 +40,9 @@ impl Fault {
             Self::RingStale => ffi::RKV_FAULT_RING_STALE,
             Self::RingReuse => ffi::RKV_FAULT_RING_REUSE,
             Self::RingGeneration => ffi::RKV_FAULT_RING_GENERATION,
+            Self::RingIdentity => ffi::RKV_FAULT_RING_IDENTITY,
+            Self::RingOwner => ffi::RKV_FAULT_RING_OWNER,
+            Self::StepFrozen => ffi::RKV_FAULT_STEP_FROZEN,
         };
         // SAFETY: stores one atomic number.
         unsafe { ffi::rkv_fault_set(raw) };

@@ -438,11 +438,13 @@ fn each_protection_taken_out_is_found_out() {
         step(3, 2, false, false),
         step(3, 2, false, true),
         step(3, 2, false, false),
+        step(1, 0, false, false),
     ];
     for (fault, depth) in [
         (ffi::RKV_FAULT_RING_STALE, 3),
         (ffi::RKV_FAULT_RING_REUSE, 1),
         (ffi::RKV_FAULT_RING_GENERATION, 2),
+        (ffi::RKV_FAULT_RING_IDENTITY, 2),
     ] {
         let sound = setting(depth, false, ffi::RKV_FAULT_NONE);
         assert!(holds(sound, &script).0);

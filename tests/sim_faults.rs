@@ -5,9 +5,12 @@ mod common;
 
 use std::sync::{Mutex, PoisonError};
 
-use common::sim::{Twins, bits, context, shape};
+use common::sim::{
+    Twins, bits, context, few_tokens_at_once, prompt_and_decode, shape,
+    streams_of_different_lengths, two_in_turns, with_layers,
+};
 use common::{logits_after, some_tokens};
-use rolling_kv::{Backend, Context, ContextParams, Fault, RollingKv};
+use rolling_kv::{Backend, Context, ContextParams, Fault, Model, RollingKv};
 
 /// One test at a time: the faults of one would be seen by the others.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -21,14 +24,17 @@ fn backend() -> Backend {
     backend
 }
 
-fn spilled(twins: &Twins, depth: u32) -> Context<'_> {
-    let params = ContextParams::new(512).n_ubatch(64).threads(1);
+fn params() -> ContextParams {
+    ContextParams::new(512).n_ubatch(64).threads(1)
+}
+
+fn spilled(model: &Model, params: &ContextParams, depth: u32) -> Context<'_> {
     let spill = RollingKv::window_cells(64).ring_depth(depth);
-    context(&twins.device, &params, spill)
+    context(model, params, spill)
 }
 
 /// A prompt, a few tokens, a state restored, and a few tokens more.
-fn run(context: &mut Context<'_>) -> Vec<u32> {
+fn restored(context: &mut Context<'_>) -> Vec<u32> {
     let mut logits = logits_after(context, 0, &some_tokens(200, 1));
     let saved = context.save_sequence(0).expect("the state is saved");
     for token in some_tokens(6, 2) {
@@ -47,47 +53,99 @@ fn run(context: &mut Context<'_>) -> Vec<u32> {
 }
 
 /// Whether the fault shows in one of a few tries; one is a race that a machine may win by chance.
-fn shows(twins: &Twins, fault: Fault, depth: u32) -> bool {
-    let expected = run(&mut spilled(twins, depth));
+#[track_caller]
+fn shows(fault: Fault, run: impl Fn() -> Vec<u32>) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let expected = run();
     let seen = (0..10).any(|_| {
         let guard = fault.inject();
-        let found = run(&mut spilled(twins, depth));
+        let found = run();
         drop(guard);
         found != expected
     });
-    assert!(
-        run(&mut spilled(twins, depth)) == expected,
-        "{fault:?} outlives its guard"
-    );
-    seen
+    assert!(run() == expected, "{fault:?} outlives its guard");
+    assert!(seen, "{fault:?} does not show");
+}
+
+fn shows_after_a_restore(fault: Fault, depth: u32) {
+    let twins = Twins::new(&backend(), &shape(3));
+    shows(fault, || {
+        restored(&mut spilled(&twins.device, &params(), depth))
+    });
 }
 
 #[test]
 fn a_tile_copied_before_it_was_written_shows() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(shows(
-        &Twins::new(&backend(), &shape(3)),
-        Fault::RingStale,
-        8
-    ));
+    shows_after_a_restore(Fault::RingStale, 8);
 }
 
 #[test]
 fn a_slot_filled_while_it_is_read_shows() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(shows(
-        &Twins::new(&backend(), &shape(3)),
-        Fault::RingReuse,
-        1
-    ));
+    shows_after_a_restore(Fault::RingReuse, 1);
 }
 
 #[test]
 fn a_change_between_two_steps_that_is_not_noticed_shows() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(shows(
-        &Twins::new(&backend(), &shape(3)),
-        Fault::RingGeneration,
-        4
-    ));
+    shows_after_a_restore(Fault::RingGeneration, 4);
+}
+
+#[test]
+fn tiles_of_one_part_of_a_graph_taken_for_those_of_another_show() {
+    let model = with_layers(&backend(), &shape(5), 2);
+    shows(Fault::RingIdentity, || {
+        prompt_and_decode(&mut spilled(&model, &params(), 4), 0, 250)
+    });
+}
+
+#[test]
+fn slots_that_two_contexts_share_show() {
+    let twins = Twins::new(&backend(), &shape(3));
+    shows(Fault::RingOwner, || {
+        let mut left = spilled(&twins.device, &params(), 4);
+        let mut right = spilled(&twins.device, &params(), 4);
+        two_in_turns(&mut left, &mut right, 250).concat()
+    });
+}
+
+#[test]
+fn rows_of_a_few_tokens_copied_before_they_were_written_show() {
+    let twins = Twins::new(&backend(), &shape(3));
+    shows(Fault::RingStale, || {
+        few_tokens_at_once(&mut spilled(&twins.device, &params(), 8))
+    });
+}
+
+#[test]
+fn rows_of_a_prompts_second_half_copied_before_they_were_written_show() {
+    let twins = Twins::new(&backend(), &shape(3));
+    shows(Fault::RingStale, || {
+        let mut context = spilled(&twins.device, &params(), 8);
+        bits(&logits_after(&mut context, 0, &some_tokens(200, 1)))
+    });
+}
+
+#[test]
+fn the_end_of_a_stream_that_a_step_does_not_renew_shows() {
+    let twins = Twins::new(&backend(), &shape(3));
+    let params = ContextParams::new(3 * 512)
+        .n_ubatch(64)
+        .threads(1)
+        .n_seq_max(3);
+    shows(Fault::StepFrozen, || {
+        streams_of_different_lengths(&mut spilled(&twins.device, &params, 4))
+    });
+}
+
+/// The graph of a decoded token is used again while the cells in use grow within one shape.
+#[test]
+fn an_end_that_stays_while_a_graph_is_used_again_shows() {
+    let twins = Twins::new(&backend(), &shape(3));
+    shows(Fault::StepFrozen, || {
+        let mut context = spilled(&twins.device, &params(), 4);
+        let mut logits = logits_after(&mut context, 0, &some_tokens(64, 1));
+        for token in some_tokens(60, 2) {
+            logits.extend(logits_after(&mut context, 0, &[token]));
+        }
+        bits(&logits)
+    });
 }

@@ -76,6 +76,9 @@ enum rkv_fault {
     RKV_FAULT_RING_STALE      = 5, // tiles that a step writes are copied ahead of the write
     RKV_FAULT_RING_REUSE      = 6, // a slot is filled again without waiting for its reader
     RKV_FAULT_RING_GENERATION = 7, // a change of the tail between two steps is not noticed
+    RKV_FAULT_RING_IDENTITY   = 8, // tiles that were copied ahead are taken for the first ones of whatever runs next
+    RKV_FAULT_RING_OWNER      = 9, // the rings of two contexts have the same slots
+    RKV_FAULT_STEP_FROZEN     = 10, // a cache goes on saying which cells its first step wrote and had in use
 };
 
 GGML_API void rkv_fault_set(enum rkv_fault fault);

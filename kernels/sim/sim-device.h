@@ -35,6 +35,7 @@ struct device {
     // Grows whenever memory of a tail is written through its buffer.
     std::atomic<uint64_t> tail_writes{ 0 };
     std::atomic<uint32_t> n_backend{ 0 };
+    std::atomic<void *>   first_slots{ nullptr }; // of the oldest ring; for RKV_FAULT_RING_OWNER
 
     std::once_flag           measure_once;
     rkv::link_speed          measured;

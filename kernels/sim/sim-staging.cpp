@@ -17,6 +17,7 @@ static rkv::ring_fault ring_fault_now() {
         case RKV_FAULT_RING_STALE:      return rkv::RING_FAULT_STALE;
         case RKV_FAULT_RING_REUSE:      return rkv::RING_FAULT_REUSE;
         case RKV_FAULT_RING_GENERATION: return rkv::RING_FAULT_GENERATION;
+        case RKV_FAULT_RING_IDENTITY:   return rkv::RING_FAULT_IDENTITY;
         default:                        return rkv::RING_FAULT_NONE;
     }
 }
@@ -26,17 +27,24 @@ static rkv::ring_fault ring_fault_now() {
 //
 
 staging::slots::slots(device & d, device_clock & clock, const rkv_staging_params & params, size_t slot_bytes, uint32_t depth, uint64_t seed)
-    : d(d), slot_bytes(slot_bytes), depth(depth), address(d.mem.fails() ? nullptr : d.mem.alloc(slot_bytes*depth)),
+    : d(d), slot_bytes(slot_bytes), depth(depth), own(rkv_fault_get() != RKV_FAULT_RING_OWNER || !d.first_slots.load()),
+      address(!own ? d.first_slots.load() : d.mem.fails() ? nullptr : d.mem.alloc(slot_bytes*depth)),
       ring(params.schedule == RKV_SCHEDULE_OP ? rkv::ring_schedule::op : rkv::ring_schedule::ring, depth, ring_fault_now()) {
     if (!address) {
         throw std::bad_alloc();
     }
+    void * none = nullptr;
+    d.first_slots.compare_exchange_strong(none, address);
     copies = d.cfg.by_clock ? carry_by_clock(d, clock) : carry_in_time(d, seed);
 }
 
 staging::slots::~slots() {
     copies.reset();
-    d.mem.free(address);
+    if (own) {
+        void * mine = address;
+        d.first_slots.compare_exchange_strong(mine, nullptr);
+        d.mem.free(address);
+    }
 }
 
 char * staging::slots::slot(uint64_t seq) const {

@@ -48,6 +48,7 @@ private:
         device &                 d;
         size_t                   slot_bytes;
         uint32_t                 depth;
+        bool                     own; // the memory at `address`; false with RKV_FAULT_RING_OWNER alone
         void *                   address;
         rkv::ring                ring;
         std::unique_ptr<carrier> copies;

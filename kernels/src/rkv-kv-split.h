@@ -105,6 +105,11 @@ rkv_layer_counters * rkv_counters_of(const ggml_tensor * view);
 // The step of the cache that `view` belongs to, or NULL.
 const rkv_step * rkv_step_of(const ggml_tensor * view);
 
+// Whether a step was noted before.
+inline bool rkv_step_was_noted(const std::vector<rkv_step_stream> & streams) {
+    return std::any_of(streams.begin(), streams.end(), [](const rkv_step_stream & s) { return s.live_end > 0; });
+}
+
 // Notes which cells the next step writes, and which are in use. `sinfo` is the cache's slot_info, `v_cells` its cells by stream.
 template <typename Layers, typename SlotInfo, typename Cells>
 void rkv_step_note(const Layers & layers, const SlotInfo & sinfo, const Cells & v_cells) {
@@ -112,6 +117,9 @@ void rkv_step_note(const Layers & layers, const SlotInfo & sinfo, const Cells & 
         return;
     }
     auto & streams = layers.front().tail.step->streams;
+    if (rkv_fault_get() == RKV_FAULT_STEP_FROZEN && rkv_step_was_noted(streams)) {
+        return;
+    }
     for (size_t s = 0; s < streams.size(); ++s) {
         streams[s] = { 0, 0, v_cells[s].used_max_p1() };
     }

@@ -22,7 +22,7 @@ size_t ring::keep(const std::vector<ring_tile> & tiles, uint64_t now) const {
         return 0;
     }
     size_t n = 0;
-    while (n < ahead.size() && n < tiles.size() && ahead[n].part == tiles[n].stable) {
+    while (n < ahead.size() && n < tiles.size() && (ahead[n].part == tiles[n].stable || fault == RING_FAULT_IDENTITY)) {
         ++n;
     }
     return n;

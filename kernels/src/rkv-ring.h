@@ -103,6 +103,7 @@ enum ring_fault {
     RING_FAULT_STALE      = 1, // tiles that the step writes are copied with the others, ahead of the write
     RING_FAULT_REUSE      = 2, // a slot is filled without waiting for its reader
     RING_FAULT_GENERATION = 3, // a change of the tail between steps is not noticed
+    RING_FAULT_IDENTITY   = 4, // tiles given ahead are taken for the step's first ones, whatever those are
 };
 
 class ring {

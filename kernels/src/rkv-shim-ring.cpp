@@ -17,6 +17,7 @@ static rkv::ring_fault fault_of(uint32_t fault) {
         case RKV_FAULT_RING_STALE:      return rkv::RING_FAULT_STALE;
         case RKV_FAULT_RING_REUSE:      return rkv::RING_FAULT_REUSE;
         case RKV_FAULT_RING_GENERATION: return rkv::RING_FAULT_GENERATION;
+        case RKV_FAULT_RING_IDENTITY:   return rkv::RING_FAULT_IDENTITY;
         default:                        return rkv::RING_FAULT_NONE;
     }
 }

@@ -65,3 +65,49 @@ pub fn bits(logits: &[f32]) -> Vec<u32> {
     assert!(logits.iter().all(|logit| logit.is_finite()));
     logits.iter().map(|logit| logit.to_bits()).collect()
 }
+
+/// After a prompt, batches of 1 to 20 tokens, as speculation makes them.
+pub fn few_tokens_at_once(context: &mut Context<'_>) -> Vec<u32> {
+    let mut logits = logits_after(context, 0, &some_tokens(120, 1));
+    for count in 1..=20 {
+        logits.extend(logits_after(context, 0, &some_tokens(count, count as u64)));
+    }
+    bits(&logits)
+}
+
+/// Three streams of 300, 20 and 90 tokens, for [`ContextParams`] that have three sequences, and then a few tokens of each in turns.
+pub fn streams_of_different_lengths(context: &mut Context<'_>) -> Vec<u32> {
+    let mut logits = Vec::new();
+    for (seq, count) in [(0, 300), (1, 20), (2, 90)] {
+        logits.extend(logits_after(context, seq, &some_tokens(count, 5)));
+    }
+    for token in some_tokens(8, 9) {
+        for seq in 0..3 {
+            logits.extend(logits_after(context, seq, &[token]));
+        }
+    }
+    bits(&logits)
+}
+
+/// What [`prompt_and_decode`] says in each of two contexts, step by step in turns.
+pub fn two_in_turns(
+    left: &mut Context<'_>,
+    right: &mut Context<'_>,
+    tokens: usize,
+) -> [Vec<u32>; 2] {
+    let tokens = some_tokens(tokens, 11);
+    let (prompt, rest) = tokens.split_at(tokens.len() - 6);
+    let mut found = [Vec::new(), Vec::new()];
+    for part in std::iter::once(prompt).chain(rest.chunks(1)) {
+        for (context, found) in [&mut *left, &mut *right].into_iter().zip(&mut found) {
+            found.extend(bits(&logits_after(context, 0, part)));
+        }
+    }
+    found
+}
+
+/// The shape's model with so many layers on the device, the others on the CPU.
+pub fn with_layers(backend: &Backend, shape: &tiny::Shape, layers: u32) -> Model {
+    let params = ModelParams::default().gpu_layers(layers);
+    tiny::finish_with(tiny::describe(shape), backend, &params, shape.seed)
+}

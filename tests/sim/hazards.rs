@@ -1,8 +1,11 @@
-use rolling_kv::{Context, ContextParams, ModelParams, RollingKv};
+use rolling_kv::{Context, ContextParams, RollingKv};
 
 use crate::backend;
-use crate::common::sim::{Twins, bits, context, prompt_and_decode, shape};
-use crate::common::{logits_after, some_tokens, tiny};
+use crate::common::sim::{
+    Twins, bits, context, few_tokens_at_once, prompt_and_decode, shape,
+    streams_of_different_lengths, two_in_turns, with_layers,
+};
+use crate::common::{logits_after, some_tokens};
 
 fn params() -> ContextParams {
     ContextParams::new(512).n_ubatch(64).threads(1)
@@ -59,13 +62,7 @@ fn cells_removed_and_written_again_are_read_as_they_are() {
 #[test]
 fn batches_of_a_few_tokens_run_as_they_do_on_the_cpu() {
     let twins = Twins::new(&backend(), &shape(3));
-    same(&twins, &params(), |context| {
-        let mut logits = logits_after(context, 0, &some_tokens(120, 1));
-        for count in 1..=20 {
-            logits.extend(logits_after(context, 0, &some_tokens(count, count as u64)));
-        }
-        bits(&logits)
-    });
+    same(&twins, &params(), few_tokens_at_once);
 }
 
 #[test]
@@ -75,18 +72,7 @@ fn streams_of_very_different_lengths_do_not_disturb_each_other() {
         .n_ubatch(64)
         .threads(1)
         .n_seq_max(3);
-    same(&twins, &params, |context| {
-        let mut logits = Vec::new();
-        for (seq, count) in [(0, 300), (1, 20), (2, 90)] {
-            logits.extend(logits_after(context, seq, &some_tokens(count, 5)));
-        }
-        for token in some_tokens(8, 9) {
-            for seq in 0..3 {
-                logits.extend(logits_after(context, seq, &[token]));
-            }
-        }
-        bits(&logits)
-    });
+    same(&twins, &params, streams_of_different_lengths);
 }
 
 #[test]
@@ -99,14 +85,7 @@ fn two_contexts_in_turns_on_one_device_do_not_disturb_each_other() {
         &params(),
         RollingKv::window_cells(0).ring_depth(2),
     );
-    let tokens = some_tokens(250, 11);
-    let (prompt, rest) = tokens.split_at(tokens.len() - 6);
-    let mut found = [Vec::new(), Vec::new()];
-    for part in std::iter::once(prompt).chain(rest.chunks(1)) {
-        for (context, found) in [&mut left, &mut right].into_iter().zip(&mut found) {
-            found.extend(bits(&logits_after(context, 0, part)));
-        }
-    }
+    let found = two_in_turns(&mut left, &mut right, 250);
     assert!(found[0] == expected && found[1] == expected);
 }
 
@@ -117,12 +96,7 @@ fn layers_on_the_cpu_between_layers_on_the_device_change_nothing() {
     let cpu = Twins::new(&backend, &shape).cpu;
     let expected = prompt_and_decode(&mut context(&cpu, &params(), RollingKv::resident()), 0, 250);
     for layers in [0, 1, 2, 4] {
-        let model = tiny::finish_with(
-            tiny::describe(&shape),
-            &backend,
-            &ModelParams::default().gpu_layers(layers),
-            shape.seed,
-        );
+        let model = with_layers(&backend, &shape, layers);
         let mut spilled = context(&model, &params(), spill());
         assert!(
             prompt_and_decode(&mut spilled, 0, 250) == expected,

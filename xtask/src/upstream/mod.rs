@@ -84,6 +84,10 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
         timed("tiled attention", || {
             simple(bench.program("test-rkv-attn"), parse::closing)
         }),
+        timed("memory of the simulated device", || {
+            let program = bench.program("test-rkv-sim");
+            simple(program.env("ROLLING_KV_SIM", "mem=64MiB"), parse::closing)
+        }),
         timed("architectures with a spilled cache", || {
             spilled_architectures(&bench, &place.root)
         }),
