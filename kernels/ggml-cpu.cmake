@@ -12,6 +12,7 @@ list(APPEND GGML_CPU_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-tiles.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-unpack.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-wide.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/src/rkv-cpu-rope.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-cpu-set-rows.cpp
 )
 target_include_directories(${GGML_CPU_NAME} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/src)

@@ -10,6 +10,9 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-report.cpp
     ${RKV_DIR}/src/rkv-ring.cpp
     ${RKV_DIR}/src/rkv-residency.cpp
+    ${RKV_DIR}/src/rkv-shift-guard.cpp
+    ${RKV_DIR}/src/rkv-shift-path.cpp
+    ${RKV_DIR}/src/rkv-shift.cpp
     ${RKV_DIR}/src/rkv-shim-context.cpp
     ${RKV_DIR}/src/rkv-shim-guard.cpp
     ${RKV_DIR}/src/rkv-shim-memory.cpp

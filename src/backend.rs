@@ -29,6 +29,11 @@ const STRUCT_SIZES: [usize; 12] = [
     size_of::<ffi::rkv_context_need>(),
     size_of::<ffi::rkv_breakdown_row>(),
     size_of::<ffi::rkv_memory_info>(),
+    size_of::<ffi::rkv_layer_residency>(),
+    size_of::<ffi::rkv_residency_info>(),
+    size_of::<ffi::rkv_staging_totals>(),
+    size_of::<ffi::rkv_link_totals>(),
+    size_of::<ffi::rkv_params>(),
 ];
 
 /// Proof that llama.cpp was started and has a CPU backend. Copy it freely; starting happens once per process.

@@ -231,7 +231,7 @@ impl<'context, 'model> Memory<'context, 'model> {
             return Ok(());
         };
         if !self.context.memory.can_divide {
-            let reason = "llama.cpp lays this model's memory out in a way of its own";
+            let reason = "llama.cpp lays this model's memory out in a way of its own".into();
             return Err(SequenceError::CannotShift { reason });
         }
         let context = self.context.raw.as_mut_ptr();
@@ -248,6 +248,18 @@ impl<'context, 'model> Memory<'context, 'model> {
         self.context.memory.can_shift
     }
 
+    /// Does now what is queued for the next batch: moves of positions, and copies between sequences with buffers of their own. Nothing
+    /// when nothing is.
+    ///
+    /// # Errors
+    /// When a device has no memory for it; nothing was moved then.
+    pub fn settle(&mut self) -> Result<(), SequenceError> {
+        self.needs_memory()?;
+        let context = self.context.raw.as_mut_ptr();
+        // SAFETY: the context lives and is ours alone.
+        self.done(unsafe { ffi::rkv_memory_update(context) })
+    }
+
     /// The positions that a sequence holds for certain, first and last; `None` when it is empty. See
     /// [`Context::positions`].
     ///
@@ -255,6 +267,17 @@ impl<'context, 'model> Memory<'context, 'model> {
     /// When there is no such sequence.
     pub fn positions(&self, seq: i32) -> Result<Option<RangeInclusive<i32>>, SequenceError> {
         self.context.positions(seq)
+    }
+
+    fn shift_refusal(&self) -> String {
+        let context = self.context.raw.as_ptr();
+        // SAFETY: the context lives; no text is written.
+        let length = unsafe { ffi::rkv_shift_refusal_text(context, std::ptr::null_mut(), 0) };
+        let mut text = vec![0u8; length + 1];
+        // SAFETY: `text` has room for the text and its closing zero.
+        unsafe { ffi::rkv_shift_refusal_text(context, text.as_mut_ptr().cast(), text.len()) };
+        text.pop();
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// The range, and the first and last position in it; `None` when there is nothing to move.
@@ -268,12 +291,9 @@ impl<'context, 'model> Memory<'context, 'model> {
         self.context.needs_sequence(seq)?;
         let span = Span::new(range)?;
         if !self.context.memory.can_shift {
-            let reason = if self.context.model().facts().info.n_pos_per_embd > 1 {
-                "each token has several positions"
-            } else {
-                "the cache stores K or its layers in a way that a shift cannot undo; unquantised K and swa_full help"
-            };
-            return Err(SequenceError::CannotShift { reason });
+            return Err(SequenceError::CannotShift {
+                reason: self.shift_refusal(),
+            });
         }
         if stays || span.is_empty() {
             return Ok(None);

@@ -46,7 +46,7 @@ pub struct LayerResidency {
     pub counters: Counters,
 }
 
-/// What tiled attention did. All zero while llama.cpp's own attention runs.
+/// What tiled attention did, and moves of positions. All zero while llama.cpp's own attention runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {
@@ -60,6 +60,12 @@ pub struct Counters {
     pub partials_merged: u64,
     /// Bytes of K and V of the tail's cells, once a node.
     pub tail_bytes_read: u64,
+    /// Cells of the window whose K was turned to another position.
+    pub moved_window: u64,
+    /// Cells of the tail whose K the host turned to another position.
+    pub moved_host: u64,
+    /// Cells of the tail whose K the layer's device turned, over its link.
+    pub moved_device: u64,
 }
 
 impl std::ops::AddAssign for Counters {
@@ -69,48 +75,10 @@ impl std::ops::AddAssign for Counters {
         self.tiles_tail += other.tiles_tail;
         self.partials_merged += other.partials_merged;
         self.tail_bytes_read += other.tail_bytes_read;
+        self.moved_window += other.moved_window;
+        self.moved_host += other.moved_host;
+        self.moved_device += other.moved_device;
     }
-}
-
-/// What a context's devices did to bring the tail's tiles to their memory. All zero until the first tile was needed.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-#[non_exhaustive]
-pub struct Staging {
-    /// Bandwidth of the link to the device as it was measured, in bytes per second.
-    pub link_bytes_per_s: f64,
-    /// Latency of one copy as it was measured, in seconds.
-    pub link_latency_s: f64,
-    /// Cells of a copy at the most, whole tiles.
-    pub copy_cells: u64,
-    /// Steps (graph evaluations) in which tiles were brought.
-    pub steps: u64,
-    /// Slots of the ring.
-    pub depth: u64,
-    /// One slot, in bytes.
-    pub slot_bytes: u64,
-    /// All slots, in bytes of device memory.
-    pub device_bytes: u64,
-    /// Copies of one or several tiles ahead of their layer, but for rows that the step itself wrote.
-    pub tiles_early: u64,
-    /// Copies once their layer's attention had begun: those that the step wrote from their first row on, or all with
-    /// [`Schedule::Op`](crate::Schedule::Op).
-    pub tiles_late: u64,
-    /// Of the early ones, those that were ordered by the step before.
-    pub tiles_kept: u64,
-    /// Copies ahead for nothing.
-    pub tiles_discarded: u64,
-    /// Bytes of all copies.
-    pub bytes: u64,
-    /// Bytes of the copies that waited for their layer's attention to begin.
-    pub bytes_late: u64,
-    /// Times that attention waited for a tile.
-    pub stalls: u64,
-    /// How long it waited, in nanoseconds.
-    pub stall_ns: u64,
-    /// Time in which the compute queue had nothing to do, in nanoseconds.
-    pub idle_ns: u64,
-    /// Time of a simulated device that reckons it (`time=reckoned`) since the context was made, in nanoseconds; 0 of any other.
-    pub device_ns: u64,
 }
 
 /// Where a context's KV cache lies.
@@ -148,25 +116,6 @@ impl Residency {
             totals += layer.counters;
         }
         totals
-    }
-}
-
-impl fmt::Display for Staging {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "link {:.2} GB/s; ring of {} slots, {} cells a copy, {} on the device; {} copies early, {} late, {} for nothing, {} in all; {} stalls, {:.1} ms",
-            self.link_bytes_per_s / 1e9,
-            self.depth,
-            self.copy_cells,
-            human(self.device_bytes),
-            self.tiles_early,
-            self.tiles_late,
-            self.tiles_discarded,
-            human(self.bytes),
-            self.stalls,
-            self.stall_ns as f64 / 1e6,
-        )
     }
 }
 
@@ -230,40 +179,20 @@ impl fmt::Display for Residency {
             totals.tiles_window,
             totals.tiles_tail,
             human(totals.tail_bytes_read)
-        )
+        )?;
+        let moved = totals.moved_window + totals.moved_host + totals.moved_device;
+        if moved > 0 {
+            write!(
+                f,
+                "; moved to other positions: {} cells of windows, {} of tails by the host, {} by the device",
+                totals.moved_window, totals.moved_host, totals.moved_device
+            )?;
+        }
+        Ok(())
     }
 }
 
 impl Context<'_> {
-    /// What the devices did to bring the tail's tiles to their memory, after waiting for the context's work. `None` when no
-    /// device of the context has memory of its own to bring them to.
-    #[must_use]
-    pub fn staging(&mut self) -> Option<Staging> {
-        // SAFETY: plain numbers, for which all zeroes is a value.
-        let mut raw: ffi::rkv_staging_totals = unsafe { std::mem::zeroed() };
-        // SAFETY: the context lives and `raw` is valid for the call to fill.
-        let any = unsafe { ffi::rkv_staging_totals_get(self.raw.as_mut_ptr(), &raw mut raw) };
-        any.then_some(Staging {
-            link_bytes_per_s: raw.link_bytes_s,
-            link_latency_s: raw.link_latency_s,
-            copy_cells: raw.copy_cells,
-            steps: raw.steps,
-            depth: raw.depth,
-            slot_bytes: raw.slot_bytes,
-            device_bytes: raw.device_bytes,
-            tiles_early: raw.tiles_early,
-            tiles_late: raw.tiles_late,
-            tiles_kept: raw.tiles_kept,
-            tiles_discarded: raw.tiles_discarded,
-            bytes: raw.bytes,
-            bytes_late: raw.bytes_late,
-            stalls: raw.stalls,
-            stall_ns: raw.stall_ns,
-            idle_ns: raw.idle_ns,
-            device_ns: raw.device_ns,
-        })
-    }
-
     /// Where the cache lies, layer by layer, and what attention did since the context was made.
     #[must_use]
     pub fn residency(&self) -> Residency {
@@ -377,6 +306,9 @@ impl LayerResidency {
                 tiles_tail: raw.counters.tiles_tail,
                 partials_merged: raw.counters.partials_merged,
                 tail_bytes_read: raw.counters.tail_bytes_read,
+                moved_window: raw.counters.moved_window,
+                moved_host: raw.counters.moved_host,
+                moved_device: raw.counters.moved_device,
             },
         }
     }

@@ -30,6 +30,30 @@ pub enum Schedule {
     Op,
 }
 
+/// What becomes of a request to move tokens to other positions while some cells lie in host memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Shift {
+    /// K is turned to its new positions in both parts. With [`Order::Tiled`], the same bits for every window.
+    #[default]
+    Rerope,
+    /// It is refused: [`Memory::can_shift`](crate::Memory::can_shift) is false.
+    Guard,
+}
+
+/// Who turns K in host memory when tokens move to other positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ShiftPath {
+    /// Who is reckoned to be faster, by the measured rates of the host's kernel and of the link.
+    #[default]
+    Auto,
+    /// The host, where the rows lie.
+    Host,
+    /// The layer's device, which reads and writes the rows over its link.
+    Device,
+}
+
 /// How many cells of a layer lie in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Window {
@@ -56,6 +80,8 @@ pub struct RollingKv {
     schedule: Schedule,
     ring_depth: u32,
     copy_cells: u32,
+    shift: Shift,
+    shift_path: ShiftPath,
 }
 
 impl RollingKv {
@@ -91,6 +117,8 @@ impl RollingKv {
             schedule: Schedule::Ring,
             ring_depth: 0,
             copy_cells: 0,
+            shift: Shift::Rerope,
+            shift_path: ShiftPath::Auto,
         }
     }
 
@@ -123,6 +151,18 @@ impl RollingKv {
     /// memory and the measured link unless set; no bit of a result depends on it.
     pub fn copy_cells(mut self, cells: u32) -> Self {
         self.copy_cells = cells;
+        self
+    }
+
+    /// What becomes of a request to move tokens to other positions.
+    pub fn shift(mut self, shift: Shift) -> Self {
+        self.shift = shift;
+        self
+    }
+
+    /// Who turns K in host memory when tokens move.
+    pub fn shift_path(mut self, path: ShiftPath) -> Self {
+        self.shift_path = path;
         self
     }
 
@@ -180,6 +220,8 @@ impl RollingKv {
             schedule: self.schedule,
             ring_depth: self.ring_depth,
             copy_cells: self.copy_cells,
+            shift: self.shift,
+            shift_path: self.shift_path,
         })
     }
 }
@@ -203,6 +245,8 @@ pub(crate) struct Checked {
     schedule: Schedule,
     ring_depth: u32,
     copy_cells: u32,
+    shift: Shift,
+    shift_path: ShiftPath,
 }
 
 impl Checked {
@@ -229,6 +273,15 @@ impl Checked {
                 },
                 depth: self.ring_depth,
                 copy_cells: self.copy_cells,
+            },
+            shift: match self.shift {
+                Shift::Rerope => ffi::RKV_SHIFT_REROPE,
+                Shift::Guard => ffi::RKV_SHIFT_GUARD,
+            },
+            shift_path: match self.shift_path {
+                ShiftPath::Auto => ffi::RKV_SHIFT_PATH_AUTO,
+                ShiftPath::Host => ffi::RKV_SHIFT_PATH_HOST,
+                ShiftPath::Device => ffi::RKV_SHIFT_PATH_DEVICE,
             },
         }
     }

@@ -41,6 +41,9 @@ struct rkv_layer_counters {
     uint64_t partials_merged; // (tile, head, query) partials merged
     uint64_t tail_bytes_read; // bytes of K and V of the tail's cells, once a node
     uint64_t all_in_tail;     // 1: the window is 0, so that every tile is the tail's
+    uint64_t moved_window;    // cells of the window that were turned to another position
+    uint64_t moved_host;      // cells of the tail, turned by the host
+    uint64_t moved_device;    // cells of the tail, turned by the layer's device
 };
 
 // One tile where the device can read it. Row (cell, head) of K starts at k + cell*k_nb_cell + head*(the node's stride of heads).

@@ -22,6 +22,19 @@ enum rkv_order {
     RKV_ORDER_TILED = 1, // every attention node runs tile by tile from the first token: placement never changes the bits
 };
 
+// What becomes of a request to move cells to other positions when some of them lie in a tail.
+enum rkv_shift_mode {
+    RKV_SHIFT_REROPE = 0, // K is turned in both parts
+    RKV_SHIFT_GUARD  = 1, // it is refused
+};
+
+// Where the tail's K is turned.
+enum rkv_shift_path {
+    RKV_SHIFT_PATH_AUTO   = 0, // where it is reckoned to be faster
+    RKV_SHIFT_PATH_HOST   = 1, // where it lies
+    RKV_SHIFT_PATH_DEVICE = 2, // by the device, over its link
+};
+
 // Values of rkv_params.window_cells and of an entry of rkv_params.layer_window.
 #define RKV_WINDOW_AUTO     (-1) // as many cells as fit rkv_params.vram_target, or else the device's free memory
 #define RKV_WINDOW_RESIDENT (-2) // every cell in the window; of a layer: wholly resident
@@ -40,6 +53,8 @@ struct rkv_params {
     const int64_t * layer_window; // [n_layer_window] window of layer il, or NULL; read while the context is made
     size_t   n_layer_window;
     struct rkv_staging_params staging; // of devices that stage the tail's tiles
+    enum rkv_shift_mode shift;
+    enum rkv_shift_path shift_path;
 };
 
 #ifdef __cplusplus

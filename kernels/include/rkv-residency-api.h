@@ -6,6 +6,7 @@
 #include "rkv-attn-node.h"
 #include "rkv-step.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -42,6 +43,10 @@ LLAMA_API bool rkv_staging_totals_get(struct llama_context * ctx, struct rkv_sta
 
 // What crossed this device's link. False when it does not tell.
 LLAMA_API bool rkv_link_totals_get(ggml_backend_dev_t dev, struct rkv_link_totals * totals);
+
+// Why cells of this context cannot be moved to other positions, in `text` (n_text bytes with the closing zero). Returns the length
+// that the whole text has; 0: they can be moved.
+LLAMA_API size_t rkv_shift_refusal_text(const struct llama_context * ctx, char * text, size_t n_text);
 
 // Bytes of one cell's K (value = false) or V row in entry `i`; 0 when there is none.
 LLAMA_API uint64_t rkv_cell_bytes(const struct llama_context * ctx, uint32_t i, bool value);

@@ -121,6 +121,10 @@ ggml_status graph_compute(ggml_backend_t b, ggml_cgraph * graph) {
                 s.set_n_threads(s.cpu, n_threads);
             }
             const ggml_status status = compute(s, copy->graph());
+            if (const uint64_t turned = copy->turned_in_tail()) {
+                transfer(s, s.d.to_device, turned, [] {});
+                transfer(s, s.d.to_host, turned, [] {});
+            }
             if (status != GGML_STATUS_SUCCESS) {
                 GGML_LOG_ERROR("%s: computing a graph failed: %s\n", s.d.name.c_str(), ggml_status_to_string(status));
             }

@@ -44,6 +44,17 @@ bool computes(const ggml_tensor * t) {
     }
 }
 
+// Bytes of the tail that the device itself reads over its link and writes back: a shift of positions turns K there.
+static uint64_t turned_bytes(const device & d, const ggml_tensor * node) {
+    if (node->op == GGML_OP_ROPE && in_tail_memory(d, node)) {
+        return ggml_nbytes(node);
+    }
+    if (node->op == GGML_OP_GET_ROWS && in_tail_memory(d, node->src[0])) {
+        return ggml_row_size(node->src[0]->type, node->src[0]->ne[0])*uint64_t(node->ne[1]);
+    }
+    return 0;
+}
+
 graph_copy::graph_copy(const device & d, ggml_cgraph * source) : d(d) {
     const int n = source->n_nodes;
     ctx = ggml_init({ ggml_graph_overhead_custom(2*size_t(n) + 64, false), nullptr, true });
@@ -61,6 +72,8 @@ graph_copy::graph_copy(const device & d, ggml_cgraph * source) : d(d) {
         }
         copy->nodes[copy->n_nodes++] = c;
         rewrites = rewrites || (t->op != GGML_OP_SET_ROWS && computes(t) && in_tail_memory(d, t));
+
+        turned  += turned_bytes(d, t);
 
         const size_t at = ggml_hash_find_or_insert(&copy->visited_hash_set, c);
         if (at < copy->visited_hash_set.size) {

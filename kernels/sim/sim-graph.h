@@ -31,6 +31,9 @@ public:
     // Whether it changes a tail by anything but new rows, which the cache announces: a shift of positions does.
     bool rewrites_tail() const { return rewrites; }
 
+    // Bytes of K in the tail that the device reads over its link to turn them, and writes back.
+    uint64_t turned_in_tail() const { return turned; }
+
     // Pairs of a source's node and its copy, for nodes that are attention in tiles.
     struct node_pair {
         const ggml_tensor * source;
@@ -46,6 +49,7 @@ private:
     std::unordered_map<const ggml_tensor *, ggml_tensor *> copies;
     std::vector<node_pair>                                tiled_nodes;
     bool                                                  rewrites = false;
+    uint64_t                                              turned   = 0;
 
     ggml_tensor * copy_of(const ggml_tensor * t);
 };

@@ -22,6 +22,9 @@ size_t rkv_cpu_flash_attn_work_size(const struct ggml_tensor * node, int n_tasks
 // Runs a SET_ROWS node of two parts. False when the node has one part: stock's code runs then.
 bool rkv_cpu_set_rows(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 
+// Runs a marked ROPE node. False when the node has no mark: stock's code runs then.
+bool rkv_cpu_rope(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+
 #ifdef __cplusplus
 }
 #endif

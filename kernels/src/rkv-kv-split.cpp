@@ -118,6 +118,10 @@ rkv_layer_plan rkv_split::plan(uint32_t il, uint32_t kv_size, ggml_backend_buffe
 
 rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_layer_plan & plan, ggml_tensor * k, const ggml_tensor * v, uint32_t il) const {
     rkv_tail res;
+    if (const rkv_residency * active = rkv_residency_scope::current()) {
+        res.tiled   = active->params.order == RKV_ORDER_TILED;
+        res.guarded = active->params.shift == RKV_SHIFT_GUARD;
+    }
     if (!residency) {
         return res;
     }

@@ -42,6 +42,8 @@ struct rkv_tail {
     std::shared_ptr<rkv_step_state>     step;     // the same
 
     bool all_in_tail = false; // the window is 0: stock's own tensors lie in host memory
+    bool tiled       = false; // the context runs in order tiled
+    bool guarded     = false; // its cells may not be moved while some lie in a tail
 
     bool split() const { return k != nullptr; }
 };

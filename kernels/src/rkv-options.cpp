@@ -95,6 +95,20 @@ void set_copy_cells(rkv_option_set & o, const std::string & value) {
     o.params.staging.copy_cells = uint32_t(parse_number(value, uint64_t(1) << 20, "a number of cells, or 0"));
 }
 
+void set_shift(rkv_option_set & o, const std::string & value) {
+    if (value != "rerope" && value != "guard") {
+        bad_value(value, "rerope or guard");
+    }
+    o.params.shift = value == "guard" ? RKV_SHIFT_GUARD : RKV_SHIFT_REROPE;
+}
+
+void set_shift_path(rkv_option_set & o, const std::string & value) {
+    if (value != "auto" && value != "host" && value != "device") {
+        bad_value(value, "auto, host or device");
+    }
+    o.params.shift_path = value == "host" ? RKV_SHIFT_PATH_HOST : value == "device" ? RKV_SHIFT_PATH_DEVICE : RKV_SHIFT_PATH_AUTO;
+}
+
 } // namespace
 
 const std::vector<rkv_option> & rkv_option_table() {
@@ -113,6 +127,10 @@ const std::vector<rkv_option> & rkv_option_table() {
           "when a device brings tiles to its memory: 'ring' (ahead of the layers that read them) or 'op' (once the layer has begun; to measure against) (default: ring)", set_schedule },
         { "--kv-ring-depth", "N", "LLAMA_ARG_KV_RING_DEPTH", "copies on their way or waiting on the device at a time (default: 0 = from its free memory and link)", set_depth },
         { "--kv-copy-cells", "N", "LLAMA_ARG_KV_COPY_CELLS", "cells brought to the device in one copy, rounded down to whole tiles (default: 0 = from its free memory and link)", set_copy_cells },
+        { "--kv-shift", "MODE", "LLAMA_ARG_KV_SHIFT",
+          "context shift, self-extend and cache reuse while cells lie in host memory: 'rerope' (K is turned to its new positions in both parts) or 'guard' (they are turned off)\n"
+          "(default: rerope)", set_shift },
+        { "--kv-shift-path", "PATH", "LLAMA_ARG_KV_SHIFT_PATH", "who turns K in host memory: 'host', 'device' (over its link), or 'auto', which is reckoned to be faster (default: auto)", set_shift_path },
     };
     static_assert(sizeof(rows)/sizeof(rows[0]) == RKV_N_OPTION, "each option has a handler in rkv-common-args.cpp");
     static const std::vector<rkv_option> table(std::begin(rows), std::end(rows));

@@ -26,13 +26,16 @@ struct rkv_option {
     void (*set)(rkv_option_set & options, const std::string & value); // throws std::invalid_argument
 };
 
-constexpr size_t RKV_N_OPTION = 9;
+constexpr size_t RKV_N_OPTION = 11;
 
 // Every option, in the order of the help text.
 const std::vector<rkv_option> & rkv_option_table();
 
 // Puts the options into a context's parameters. `cparams` points into `options` afterwards.
 void rkv_options_apply(const rkv_option_set & options, llama_context_params & cparams);
+
+// What a server says when it turns context shift and cache reuse off.
+std::string rkv_shift_note(const llama_context * ctx);
 
 // The help lines of all options, one option a line.
 std::string rkv_options_help();

@@ -159,6 +159,7 @@ rkv_attn_config rkv_attn_config_for(const rkv_residency & residency) {
         res.tiled = residency.params.order == RKV_ORDER_TILED;
         res.tile  = residency.params.tile_cells;
         res.staging = residency.params.staging;
+        res.shift_path = residency.params.shift_path;
     }
     return res;
 }

@@ -22,6 +22,7 @@ struct rkv_attn_config {
     bool     tiled = false; // every attention node runs in tiles
     uint32_t tile  = 0;     // cells of a tile; 0: rolling-kv is off
     rkv_staging_params staging = {};
+    rkv_shift_path     shift_path = RKV_SHIFT_PATH_AUTO;
 };
 
 // A residency request, checked: mode, order and tile are valid and flash attention is on.

@@ -66,6 +66,8 @@ uint64_t rkv_layout_digest(void) {
         sizeof(llama_token_data),        sizeof(llama_token_data_array), sizeof(llama_chat_message),
         sizeof(llama_perf_context_data), sizeof(rkv_model_info),       sizeof(rkv_kv_mismatch),
         sizeof(rkv_context_need),        sizeof(rkv_breakdown_row),    sizeof(rkv_memory_info),
+        sizeof(rkv_layer_residency),     sizeof(rkv_residency_info),   sizeof(rkv_staging_totals),
+        sizeof(rkv_link_totals),         sizeof(rkv_params),
     };
     uint64_t digest = 0;
     for (const size_t size : sizes) {

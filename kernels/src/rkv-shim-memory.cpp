@@ -1,3 +1,4 @@
+#include "rkv-shift.h"
 #include "rkv-shim-guard.h"
 
 #include "llama-context.h"
@@ -7,8 +8,6 @@
 #include "llama-memory-hybrid.h"
 #include "llama-memory-recurrent.h"
 #include "llama-model.h"
-
-#include "ggml-cpp.h"
 
 #include <limits>
 #include <vector>
@@ -47,37 +46,6 @@ parts parts_of(llama_memory_i * memory) {
     return {};
 }
 
-// Whether this cache spreads each head over a Hadamard matrix before it is quantised; it does so for heads of 64, 128 ..
-bool spreads_k(const llama_kv_cache & cache) {
-    ggml_init_params params = {};
-    params.mem_size = ggml_tensor_overhead();
-    params.no_alloc = true;
-
-    ggml_context_ptr ctx(ggml_init(params));
-    if (!ctx) {
-        throw std::bad_alloc();
-    }
-    return cache.build_input_k_rot(ctx.get()) != nullptr;
-}
-
-// A shift of a quantised K undoes the spreading, turns, and spreads again. llama.cpp takes for granted that there is a
-// spreading, and applies it to the part that RoPE turns only, which is right where that is the whole head.
-bool shift_keeps_k(const llama_model & model, const std::vector<llama_kv_cache *> & caches) {
-    const llama_hparams & hparams = model.hparams;
-    for (const llama_kv_cache * cache : caches) {
-        for (const uint32_t il : cache->get_layer_ids()) {
-            const bool quantised = ggml_is_quantized(cache->get_k_storage((int32_t) il)->type);
-            if (!quantised || !hparams.has_rope(il)) {
-                continue;
-            }
-            if (hparams.n_rot(il) != hparams.n_embd_head_k(il) || !spreads_k(*cache)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 } // namespace
 
 enum rkv_status rkv_memory_info_get(llama_context * ctx, rkv_memory_info * out) {
@@ -93,8 +61,7 @@ enum rkv_status rkv_memory_info_get(llama_context * ctx, rkv_memory_info * out) 
         if (memory == nullptr) {
             return RKV_OK;
         }
-        out->can_shift = memory->get_can_shift() && ctx->get_model().hparams.n_pos_per_embd() == 1 &&
-                         shift_keeps_k(ctx->get_model(), found.caches);
+        out->can_shift = rkv_shift_refusal(memory).empty();
         out->can_divide   = known && out->can_shift;
         out->partial_copy = known && found.states == nullptr;
         return RKV_OK;

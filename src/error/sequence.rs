@@ -59,7 +59,7 @@ pub enum SequenceError {
     )]
     CannotShift {
         /// Why.
-        reason: &'static str,
+        reason: String,
     },
     /// A position would leave what can be counted.
     #[error(

@@ -12,6 +12,7 @@ mod refusals; // what cannot be met is refused with a reason
 mod restored; // states that come back into holes, other windows and other sequences
 mod saved; // states travel between windows
 mod sequences; // several sequences over window and tail
+mod shifted; // tokens that move to other positions
 mod twins; // making a spilled context and its twin
 mod types; // cache types and flash attention
 mod walk; // random sequences of edits, compared after every step

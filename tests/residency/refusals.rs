@@ -77,25 +77,6 @@ fn a_window_of_an_f32_cache_is_refused() {
 }
 
 #[test]
-fn a_spilled_window_says_that_it_cannot_shift() {
-    let backend = backend();
-    let model = tiny::model(&backend);
-    let mut context = spilled(
-        &model,
-        &ContextParams::new(512),
-        RollingKv::window_cells(64),
-    );
-    logits_after(&mut context, 0, &some_tokens(100, 1));
-    assert!(!context.memory().can_shift());
-    let why = context
-        .memory()
-        .shift(0, 50.., -10)
-        .expect_err("a shift is refused");
-    assert!(matches!(why, SequenceError::CannotShift { .. }), "{why}");
-    logits_after(&mut context, 0, &some_tokens(1, 2));
-}
-
-#[test]
 fn a_window_for_a_layer_that_slides_by_itself_is_refused() {
     let backend = backend();
     let model = tiny::sliding(&backend);

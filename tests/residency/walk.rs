@@ -15,14 +15,52 @@ const STEPS_OF_WALK: u64 = 250;
 /// One edit, drawn before it is applied to both twins.
 #[derive(Debug, Clone)]
 enum Edit {
-    Append { seq: i32, tokens: Vec<Token> },
-    AppendMany { tokens: Vec<(i32, Token)> },
-    Remove { seq: i32, from: i32, to: i32 },
-    Copy { src: i32, dst: i32 },
-    Keep { seq: i32 },
+    Append {
+        seq: i32,
+        tokens: Vec<Token>,
+    },
+    AppendMany {
+        tokens: Vec<(i32, Token)>,
+    },
+    Remove {
+        seq: i32,
+        from: i32,
+        to: i32,
+    },
+    Copy {
+        src: i32,
+        dst: i32,
+    },
+    Move {
+        seq: i32,
+        from: i32,
+        to: i32,
+        delta: i32,
+    },
+    Divide {
+        seq: i32,
+        from: i32,
+        to: i32,
+        divisor: i32,
+    },
+    SelfExtend {
+        seq: i32,
+        from: i32,
+        group: i32,
+    },
+    ContextShift {
+        seq: i32,
+    },
+    Keep {
+        seq: i32,
+    },
     Clear,
-    Save { seq: i32 },
-    Restore { seq: i32 },
+    Save {
+        seq: i32,
+    },
+    Restore {
+        seq: i32,
+    },
     SaveAll,
     RestoreAll,
 }
@@ -35,7 +73,7 @@ impl Edit {
                 .map(|_| Token(3 + random.below(250) as i32))
                 .collect()
         };
-        match random.below(100) {
+        match random.below(115) {
             0..=39 => Self::Append {
                 seq,
                 tokens: tokens(random, 1),
@@ -81,7 +119,31 @@ impl Edit {
             89..=92 => Self::Save { seq },
             93..=96 => Self::Restore { seq },
             97 => Self::SaveAll,
-            _ => Self::RestoreAll,
+            98..=99 => Self::RestoreAll,
+            100..=106 => {
+                let from = random.below(250) as i32;
+                Self::Move {
+                    seq,
+                    from,
+                    to: from + random.below(200) as i32,
+                    delta: random.below(121) as i32 - 60,
+                }
+            }
+            107..=108 => {
+                let from = random.below(150) as i32;
+                Self::Divide {
+                    seq,
+                    from,
+                    to: from + random.below(100) as i32,
+                    divisor: 2 + random.below(3) as i32,
+                }
+            }
+            109..=110 => Self::SelfExtend {
+                seq,
+                from: random.below(100) as i32,
+                group: 2 + random.below(3) as i32,
+            },
+            _ => Self::ContextShift { seq },
         }
     }
 }
@@ -129,6 +191,26 @@ impl<'model> Walker<'model> {
                     memory.copy(*src, *dst, ..)
                 )
             }
+            Edit::Move {
+                seq,
+                from,
+                to,
+                delta,
+            } => format!(
+                "{:?}",
+                self.context.memory().shift(*seq, *from..*to, *delta)
+            ),
+            Edit::Divide {
+                seq,
+                from,
+                to,
+                divisor,
+            } => format!(
+                "{:?}",
+                self.context.memory().divide(*seq, *from..*to, *divisor)
+            ),
+            Edit::SelfExtend { seq, from, group } => self.self_extend(*seq, *from, *group),
+            Edit::ContextShift { seq } => self.context_shift(*seq),
             Edit::Keep { seq } => format!("{:?}", self.context.memory().keep(*seq)),
             Edit::Clear => format!("{:?}", self.context.memory().clear()),
             Edit::Save { seq } => {
@@ -149,6 +231,28 @@ impl<'model> Walker<'model> {
             },
         };
         (said, logits)
+    }
+
+    /// A group of `group` neighbours gets one position, and what follows moves up.
+    fn self_extend(&mut self, seq: i32, from: i32, group: i32) -> String {
+        let width = 16 * group;
+        let mut memory = self.context.memory();
+        let divided = memory.divide(seq, from..from + width, group);
+        let delta = (from + width) / group - (from + width);
+        format!("{divided:?} {:?}", memory.shift(seq, from + width.., delta))
+    }
+
+    /// The first tokens stay, half of the others go, and the rest moves up.
+    fn context_shift(&mut self, seq: i32) -> String {
+        let mut memory = self.context.memory();
+        let end = match memory.positions(seq) {
+            Ok(Some(held)) => *held.end() + 1,
+            other => return format!("{other:?}"),
+        };
+        let keep = 4.min(end);
+        let gone = (end - keep) / 2;
+        let removed = memory.remove(seq, keep..keep + gone);
+        format!("{removed:?} {:?}", memory.shift(seq, keep + gone.., -gone))
     }
 
     /// One token for each sequence, in one batch.
@@ -203,7 +307,9 @@ fn budget(random: &mut Random) -> RollingKv {
 }
 
 /// Runs one walk; a failure names the seed and the step, and the same seed replays it.
-fn walk(model: &Model, seed: u64, steps: u64) -> u64 {
+///
+/// Answers how many tiles were read from tails, and how many of their cells moved.
+fn walk(model: &Model, seed: u64, steps: u64) -> [u64; 2] {
     let mut random = Random::new(seed);
     let mut params = ContextParams::new(N_CTX)
         .n_seq_max(SEQUENCES as u32)
@@ -245,7 +351,8 @@ fn walk(model: &Model, seed: u64, steps: u64) -> u64 {
         );
         assert_eq!(left.positions(), right.positions(), "{}", place());
     }
-    right.context.residency().totals().tiles_tail
+    let totals = right.context.residency().totals();
+    [totals.tiles_tail, totals.moved_host + totals.moved_device]
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -267,8 +374,13 @@ fn random_edits_leave_the_twins_equal() {
     let steps = number("ROLLING_KV_WALK_STEPS").unwrap_or(fewer_if_slow(10_000) as u64);
     let first = number("ROLLING_KV_WALK_FIRST_SEED").unwrap_or(1);
     println!("{steps} steps from seed {first}");
-    let tiles: u64 = (0..steps.div_ceil(STEPS_OF_WALK))
-        .map(|index| walk(&model, first + index, STEPS_OF_WALK))
-        .sum();
-    assert!(tiles > 0, "no walk ever read a tail");
+    let mut sums = [0, 0];
+    for index in 0..steps.div_ceil(STEPS_OF_WALK) {
+        let walked = walk(&model, first + index, STEPS_OF_WALK);
+        sums = [sums[0] + walked[0], sums[1] + walked[1]];
+    }
+    assert!(
+        sums[0] > 0 && (sums[1] > 0 || steps < 1000),
+        "no walk ever read a tail, or moved a cell of one: {sums:?}"
+    );
 }

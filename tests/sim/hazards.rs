@@ -1,4 +1,4 @@
-use rolling_kv::{Context, ContextParams, RollingKv};
+use rolling_kv::{Context, ContextParams, RollingKv, ShiftPath};
 
 use crate::backend;
 use crate::common::sim::{
@@ -137,7 +137,7 @@ fn regression_a_copy_that_grows_between_two_steps_is_read_as_it_lies() {
     }
 }
 
-/// With a window of 0 no layer is split, so positions can be shifted; the shift's own graph then writes into the tail.
+/// K in the tail is turned by the host, or by the device over its link; tiles that were copied ahead hold what was there before.
 #[test]
 fn regression_keys_that_a_shift_turned_are_read_as_they_are() {
     let twins = Twins::new(&backend(), &shape(3));
@@ -154,9 +154,25 @@ fn regression_keys_that_a_shift_turned_are_read_as_they_are() {
         bits(&logits)
     };
     let expected = twins.expected(&params(), run);
-    for depth in [1, 4, 64] {
-        let spill = RollingKv::window_cells(0).ring_depth(depth);
-        let mut spilled = context(&twins.device, &params(), spill);
-        assert!(run(&mut spilled) == expected, "depth {depth}");
+    for window in [0, 96, 256] {
+        for (depth, path) in [
+            (1, ShiftPath::Host),
+            (4, ShiftPath::Device),
+            (64, ShiftPath::Host),
+            (64, ShiftPath::Device),
+        ] {
+            let spill = RollingKv::window_cells(window)
+                .ring_depth(depth)
+                .shift_path(path);
+            let mut spilled = context(&twins.device, &params(), spill);
+            let what = format!("window {window}, depth {depth}, {path:?}");
+            assert!(run(&mut spilled) == expected, "{what}");
+            let totals = spilled.residency().totals();
+            let host = path == ShiftPath::Host && window < 253;
+            let device = path == ShiftPath::Device && window < 253;
+            assert_eq!(totals.moved_window > 0, window > 0, "{what}: {totals:?}");
+            assert_eq!(totals.moved_host > 0, host, "{what}: {totals:?}");
+            assert_eq!(totals.moved_device > 0, device, "{what}: {totals:?}");
+        }
     }
 }

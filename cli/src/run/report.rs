@@ -141,6 +141,10 @@ pub struct ResidencyJson {
     pub tiles_tail: u64,
     pub partials_merged: u64,
     pub tail_bytes_read: u64,
+    /// Cells that moved to other positions: of windows, of tails by the host, and of tails by their device.
+    pub moved_window: u64,
+    pub moved_host: u64,
+    pub moved_device: u64,
 }
 
 impl ResidencyJson {
@@ -175,6 +179,9 @@ impl ResidencyJson {
             tiles_tail: totals.tiles_tail,
             partials_merged: totals.partials_merged,
             tail_bytes_read: totals.tail_bytes_read,
+            moved_window: totals.moved_window,
+            moved_host: totals.moved_host,
+            moved_device: totals.moved_device,
         }
     }
 }
