@@ -59,10 +59,11 @@ mod residency;
 #[cfg(test)]
 mod ring_protocol;
 mod rolling;
+mod rope;
 mod sampler;
 mod sampler_steps;
-#[cfg(test)]
 mod staging;
+#[cfg(test)]
 mod staging_plan;
 mod state;
 mod state_format;
@@ -94,6 +95,7 @@ pub use model_params::{LoadMode, ModelParams, SplitMode};
 pub use perf::Perf;
 pub use residency::{Counters, LayerResidency, Part, Residency, Row};
 pub use rolling::{Order, RollingKv, Schedule, Shift, ShiftPath};
+pub use rope::LayerRope;
 pub use sampler::Sampler;
 pub use sampler_steps::{Penalties, SamplerBuilder};
 pub use staging::Staging;

@@ -5,6 +5,7 @@ mod cliff;
 mod error;
 mod files;
 mod logit_equiv;
+mod shift;
 
 pub use args::GateArgs;
 pub use error::GateCommandError;
@@ -16,5 +17,6 @@ pub fn gate(args: &GateArgs) -> Result<u8, GateCommandError> {
     match &args.gate {
         Gate::LogitEquiv(options) => logit_equiv::run(options),
         Gate::Cliff(options) => cliff::run(options),
+        Gate::Shift(options) => shift::run(options),
     }
 }

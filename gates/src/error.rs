@@ -35,6 +35,14 @@ pub enum GateError {
         "the spilled run read no tile from a tail, so it proves nothing; this is an error of the build"
     )]
     NotEngaged,
+    /// Keys of this type are not read back.
+    #[error("keys stored as {0} are not compared: use f32, f16 or q8_0")]
+    KeyType(rolling_kv::KvType),
+    /// No layer of the model turns K by its position.
+    #[error(
+        "no layer of this model turns K by its position, so moving it changes nothing: give a model with RoPE"
+    )]
+    NoRope,
     /// The model or the context refused.
     #[error(transparent)]
     Model(#[from] rolling_kv::Error),

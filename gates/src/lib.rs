@@ -7,6 +7,11 @@ mod error;
 mod logit_equiv;
 mod metrics;
 mod noise_text;
+mod shift;
+mod shift_plot;
+mod shift_series;
+mod stored_keys;
+mod turned_keys;
 mod verdict;
 
 pub use cliff::{Cliff, CliffPoint, CliffReport};
@@ -14,4 +19,6 @@ pub use error::GateError;
 pub use logit_equiv::{Inject, LogitEquiv, LogitEquivReport};
 pub use metrics::Comparison;
 pub use noise_text::noise_text;
+pub use shift::{Shift, ShiftErrors, ShiftReport};
+pub use shift_series::{ShiftPoint, ShiftSeries};
 pub use verdict::Verdict;

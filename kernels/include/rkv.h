@@ -8,6 +8,7 @@
 #include "rkv-attn-node.h"
 #include "rkv-params.h"
 #include "rkv-residency-api.h"
+#include "rkv-rope-api.h"
 
 #include <stdint.h>
 

@@ -23,6 +23,9 @@ pub enum Gate {
 
     /// Measure what a tail costs, on a simulated device: decode time over its length, for the ring and for copies that wait
     Cliff(CliffArgs),
+
+    /// Measure what moving tokens to other positions costs in precision: keys that were turned, beside keys that were made there
+    Shift(ShiftArgs),
 }
 
 /// The options of `rolling-kv gate logit-equiv`.
@@ -125,6 +128,49 @@ pub struct CliffArgs {
     /// Draw what was found into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+}
+
+/// The options of `rolling-kv gate shift`.
+#[derive(Args)]
+pub struct ShiftArgs {
+    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
+    #[arg(short, long, value_name = "MODEL")]
+    pub model: PathBuf,
+
+    /// Tokens whose keys are compared, half of them in the tail; a multiple of 64
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse::moved_tokens)]
+    pub tokens: u32,
+
+    /// The highest position that keys are moved from
+    #[arg(long, value_name = "N", default_value_t = 110_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    pub most: u32,
+
+    /// Seed of the tokens
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Run on a simulated device, such as sim:mem=512MiB,link=6.4GB/s; see docs/SIM.md
+    #[arg(long, value_name = "sim:SPEC", value_parser = SimSpec::parse)]
+    pub device: Option<SimSpec>,
+
+    /// Compare with keys that were made one position too far; the gate must then fail
+    #[arg(long, value_name = "FAULT")]
+    pub inject: Option<ShiftFault>,
+
+    /// Write what was found to this file, as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Draw what was found into this file, as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// The fault of `gate shift`.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ShiftFault {
+    /// One position too far
+    Misplace,
 }
 
 /// The faults.

@@ -76,6 +76,18 @@ pub fn tile(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A number of tokens of which one half fills whole tiles; each is a sequence of its own.
+pub fn moved_tokens(text: &str) -> Result<u32, String> {
+    const STEP: u32 = 64;
+    const MAX: u32 = 256;
+    match within(text, STEP..=MAX) {
+        Ok(tokens) if tokens.is_multiple_of(STEP) => Ok(tokens),
+        _ => Err(format!(
+            "{text:?} is not a multiple of {STEP} from {STEP} to {MAX}"
+        )),
+    }
+}
+
 /// A number of slots of the staging ring.
 pub fn slots(text: &str) -> Result<u32, String> {
     within(text, 1..=4096)

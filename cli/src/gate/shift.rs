@@ -1,0 +1,128 @@
+//! `rolling-kv gate shift`.
+
+use std::fs;
+
+use rolling_kv::{Model, ModelParams};
+use rolling_kv_gates::{Shift, ShiftErrors, ShiftReport, Verdict};
+use serde_json::json;
+
+use super::args::ShiftArgs;
+use super::error::GateCommandError;
+use super::files::{check_folder, with_bars};
+use crate::{device, exit, models, ui};
+
+pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
+    let path = models::resolve(&args.model)?;
+    for file in args.json.iter().chain(&args.plot) {
+        check_folder(file)?;
+    }
+    let gate = Shift {
+        tokens: args.tokens,
+        most: args.most as i32,
+        seed: args.seed,
+        misplace: args.inject.is_some(),
+    };
+    let inject = if gate.misplace {
+        ", inject misplace"
+    } else {
+        ""
+    };
+    ui::print(&format!(
+        "gate shift: model {}, device {}, {} tokens, positions up to {}, seed {}{inject}",
+        path.display(),
+        args.device.as_ref().map_or("CPU", |device| &device.0),
+        gate.tokens,
+        gate.most,
+        gate.seed,
+    ));
+    let backend = device::start(args.device.as_ref())?;
+    let model = Model::load(&backend, &path, &ModelParams::default())?;
+    let report = with_bars(|progress| gate.run(&model, progress))?;
+    print(&report);
+    if let Some(file) = &args.json {
+        let object = json!({
+            "gate": "shift",
+            "verdict": report.verdict,
+            "model": path.display().to_string(),
+            "n_ctx": gate.tokens,
+            "window_cells": gate.tokens / 2 / 32 * 32,
+            "backend": args.device.as_ref().map_or("CPU".to_owned(), |device| format!("sim:{}", device.0)),
+            "seed": gate.seed,
+            "inject": gate.misplace.then_some("misplace"),
+            "metrics": report,
+            "thresholds": report.reasons,
+        });
+        fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
+            path: file.into(),
+            source,
+        })?;
+    }
+    if let Some(file) = &args.plot {
+        let svg = report.svg().map_err(GateCommandError::Draw)?;
+        fs::write(file, svg).map_err(|source| GateCommandError::Plot {
+            path: file.into(),
+            source,
+        })?;
+    }
+    Ok(match report.verdict {
+        Verdict::Pass => exit::OK,
+        Verdict::Fail => exit::FAILURE,
+    })
+}
+
+/// One row: what moved, and the errors.
+fn row(errors: &ShiftErrors) -> String {
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2e}"));
+    let point = &errors.point;
+    format!(
+        "{:>9} {:>7} {:>7} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        format!("{:?}", point.series).to_lowercase(),
+        point.target,
+        point.step,
+        point.count,
+        number(Some(errors.f16)),
+        number(Some(errors.f16_max)),
+        number(Some(errors.f16_stock)),
+        number(Some(errors.q8_0)),
+        number(errors.q8_0_stock),
+        number(Some(errors.f32_stock)),
+        number(errors.fresh_exact),
+        number(errors.origin_exact),
+    )
+}
+
+fn print(report: &ShiftReport) {
+    ui::print(&format!(
+        "{} keys a point; root mean square of the error over that of the keys (max: of one channel)\n",
+        report.keys
+    ));
+    ui::print(&format!(
+        "{:>9} {:>7} {:>7} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "varied",
+        "target",
+        "step",
+        "moves",
+        "f16",
+        "f16 max",
+        "its stock",
+        "q8_0",
+        "its stock",
+        "f32 stock",
+        "fresh",
+        "at origin"
+    ));
+    for errors in &report.points {
+        ui::print(&row(errors));
+    }
+    ui::print(&format!(
+        "\nwithout a move: f16 is {:.2e} off f32, q8_0 {:.2e}; f16 keys are as far off as q8_0 after {:.0} moves of 256 positions",
+        report.f16_stored, report.q8_0_stored, report.moves_to_q8_0
+    ));
+    for reason in &report.reasons {
+        ui::print(reason);
+    }
+    ui::print(match report.verdict {
+        Verdict::Pass => "PASS",
+        Verdict::Fail => "FAIL",
+    });
+}

@@ -1,0 +1,125 @@
+//! The plot of the shift gate: one panel a series.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use crate::shift::{ShiftErrors, ShiftReport};
+use crate::shift_series::ShiftSeries;
+
+const SIZE: (u32, u32) = (1200, 860);
+
+type Line = (&'static str, RGBColor, fn(&ShiftErrors) -> Option<f64>);
+
+const GREY: RGBColor = RGBColor(140, 140, 140);
+
+const LINES: [Line; 6] = [
+    ("f16, rolling-kv", BLUE, |e| Some(e.f16)),
+    ("f16, llama.cpp", CYAN, |e| Some(e.f16_stock)),
+    ("q8_0, rolling-kv", RED, |e| Some(e.q8_0)),
+    ("q8_0, llama.cpp", RGBColor(240, 150, 60), |e| e.q8_0_stock),
+    ("f32, llama.cpp", BLACK, |e| Some(e.f32_stock)),
+    ("fresh f32 keys, against exact", GREY, |e| e.fresh_exact),
+];
+
+impl ShiftReport {
+    /// The points as an SVG picture: error over distance, target, parts and count.
+    ///
+    /// # Errors
+    /// When the picture cannot be drawn.
+    pub fn svg(&self) -> Result<String, String> {
+        let mut text = String::new();
+        self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
+            .map_err(|error| error.to_string())?;
+        Ok(text)
+    }
+
+    fn draw<'a>(
+        &self,
+        area: &DrawingArea<SVGBackend<'a>, Shift>,
+    ) -> Result<(), Box<dyn std::error::Error + 'a>> {
+        area.fill(&WHITE)?;
+        let area = area.titled(
+            "Keys moved to another position, beside keys made there",
+            ("sans-serif", 24),
+        )?;
+        let panels = [
+            (
+                ShiftSeries::Distance,
+                "one move to position 16: positions it goes",
+            ),
+            (
+                ShiftSeries::Target,
+                "one move of 256 positions: position it reaches",
+            ),
+            (
+                ShiftSeries::Parts,
+                "51,200 positions to position 16: moves it is cut into",
+            ),
+            (
+                ShiftSeries::Count,
+                "moves of 256 positions to position 16: how many",
+            ),
+        ];
+        for (panel, (series, what)) in area.split_evenly((2, 2)).iter().zip(panels) {
+            self.panel(panel, series, what)?;
+        }
+        area.present()?;
+        Ok(())
+    }
+
+    fn panel<'a>(
+        &self,
+        area: &DrawingArea<SVGBackend<'a>, Shift>,
+        series: ShiftSeries,
+        what: &str,
+    ) -> Result<(), Box<dyn std::error::Error + 'a>> {
+        let points: Vec<&ShiftErrors> = self
+            .points
+            .iter()
+            .filter(|errors| errors.point.series == series)
+            .collect();
+        let most = points
+            .iter()
+            .map(|errors| errors.point.varied())
+            .fold(2.0, f64::max);
+        let mut chart = ChartBuilder::on(area)
+            .caption(what, ("sans-serif", 17))
+            .margin(12)
+            .x_label_area_size(30)
+            .y_label_area_size(70)
+            .build_cartesian_2d((1.0..most * 1.2).log_scale(), (1e-8..1.0).log_scale())?;
+        chart
+            .configure_mesh()
+            .max_light_lines(0)
+            .label_style(("sans-serif", 13))
+            .y_label_formatter(&|value| format!("{value:.0e}"))
+            .y_desc("error, rms over rms")
+            .draw()?;
+        for (name, colour, value) in LINES {
+            let line = || {
+                points.iter().filter_map(move |errors| {
+                    value(errors)
+                        .filter(|value| value.is_finite())
+                        .map(|value| (errors.point.varied(), value.max(1e-8)))
+                })
+            };
+            chart
+                .draw_series(LineSeries::new(line(), colour.stroke_width(2)))?
+                .label(name)
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2))
+                });
+            chart.draw_series(line().map(|at| Circle::new(at, 3, colour.filled())))?;
+        }
+        if series == ShiftSeries::Distance {
+            chart
+                .configure_series_labels()
+                .label_font(("sans-serif", 13))
+                .position(SeriesLabelPosition::UpperLeft)
+                .background_style(WHITE.mix(0.85))
+                .border_style(GREY)
+                .draw()?;
+        }
+        Ok(())
+    }
+}
