@@ -16,6 +16,7 @@ mod git;
 mod kernels;
 mod memcheck;
 mod model;
+mod moves;
 mod native;
 mod needle;
 mod options;

@@ -12,8 +12,8 @@ use crate::place::Place;
 use crate::report::{Counts, Outcome};
 use crate::upstream::{self, Depth};
 use crate::{
-    binaries, cargo, clone, dependent, equality, equiv, fresh, kernels, memcheck, model, options,
-    patches, setup, slots, smoke,
+    binaries, cargo, clone, dependent, equality, equiv, fresh, kernels, memcheck, model, moves,
+    options, patches, setup, slots, smoke,
 };
 
 /// A step that is one check.
@@ -166,6 +166,11 @@ pub fn server_smoke(place: &Place) -> Result<Outcome> {
 /// A server on the simulated device answers as one whose cache is resident.
 pub fn server_on_device(place: &Place) -> Result<Outcome> {
     counted(slots::run(place))
+}
+
+/// Context shift, cache reuse, slots, drafts and self-extend on a spilled cache answer as on a resident one.
+pub fn moved_positions(place: &Place) -> Result<Outcome> {
+    counted(moves::run(place))
 }
 
 /// A spilled cache gives the logits of a resident one over thousands of tokens.

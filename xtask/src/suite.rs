@@ -8,9 +8,9 @@ use crate::report::{Outcome, Report};
 use crate::steps::{
     benches, clippy, collect_binaries, dependents, documentation, format, fresh_clone, freshness,
     kernel_warnings, logit_equivalence, logit_equivalence_faults, long_texts, model_fetch,
-    native_build, patches_check, program_options, run_equality, server_on_device, server_smoke,
-    stock_build, tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree,
-    valgrind, valgrind_all,
+    moved_positions, native_build, patches_check, program_options, run_equality, server_on_device,
+    server_smoke, stock_build, tests, tooling_tests, tools, upstream_tests, upstream_tests_all,
+    upstream_tree, valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -47,6 +47,7 @@ const TEST: &[Step] = &[
     step("binaries", &["native build"], collect_binaries),
     step("server smoke", &["model"], server_smoke),
     step("server on a device", &["model"], server_on_device),
+    step("moved positions", &["model"], moved_positions),
     step("options", &["model"], program_options),
     step("freshness", &["native build"], freshness),
     step("upstream tests", &["model"], upstream_tests),
