@@ -9,5 +9,6 @@ endfunction()
 
 rkv_add_test(test-rkv-archs ${RKV_DIR}/tests/test-rkv-archs.cpp)
 rkv_add_test(test-rkv-attn  ${RKV_DIR}/tests/test-rkv-attn.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp)
+rkv_add_test(test-rkv-rope  ${RKV_DIR}/tests/test-rkv-rope.cpp)
 rkv_add_test(test-rkv-sim   ${RKV_DIR}/tests/test-rkv-sim.cpp)
 rkv_add_test(bench-rkv-attn ${RKV_DIR}/tests/bench-rkv-attn.cpp)

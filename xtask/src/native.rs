@@ -31,6 +31,7 @@ pub const UPSTREAM_TESTS: &[&str] = &[
     "test-state-restore-fragmented",
     "test-rkv-archs",
     "test-rkv-attn",
+    "test-rkv-rope",
     "test-rkv-sim",
     "bench-rkv-attn",
 ];

@@ -84,6 +84,9 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
         timed("tiled attention", || {
             simple(bench.program("test-rkv-attn"), parse::closing)
         }),
+        timed("moves of keys", || {
+            simple(bench.program("test-rkv-rope"), parse::closing)
+        }),
         timed("memory of the simulated device", || {
             let program = bench.program("test-rkv-sim");
             simple(program.env("ROLLING_KV_SIM", "mem=64MiB"), parse::closing)
