@@ -1,6 +1,6 @@
 use rolling_kv::{Batch, Context, ContextParams, DecodeError, Output, RollingKv, Row};
 
-use crate::common::{backend, nmse, some_tokens, tiny};
+use crate::common::{backend, logits_after, nmse, some_tokens, tiny};
 use crate::twins::{Twins, bits, spilled};
 
 fn params(n_ctx: u32, n_seq_max: u32) -> ContextParams {
@@ -334,4 +334,31 @@ fn sequences_that_are_not_there_are_refused() {
         }
         twins.append("the next token", 0, &some_tokens(1, 3));
     }
+}
+
+/// Four sequences share a prefix of 300 tokens that lies in both parts. Their cells fit only because the prefix is there once.
+#[test]
+fn many_sequences_share_a_prefix_and_say_what_each_says_alone() {
+    const PREFIX: usize = 300;
+    const OWN: usize = 50;
+    let model = tiny::model(&backend());
+    let params = params(512, 4).kv_unified();
+    assert!(PREFIX + 4 * OWN <= 512 && 4 * (PREFIX + OWN) > 512);
+    let prefix = some_tokens(PREFIX, 1);
+    let mut twins = Twins::new(&model, &params, RollingKv::window_cells(96));
+    twins.append("the prefix", 0, &prefix);
+    for seq in 1..4 {
+        twins.both("it is shared", |context| {
+            context.memory().copy(0, seq, ..).expect("it is copied");
+        });
+    }
+    for seq in 0..4 {
+        let own = some_tokens(OWN, 10 + seq as u64);
+        let found = twins.append("its own tokens", seq, &own);
+        let mut alone = spilled(&model, &params, RollingKv::window_cells(96));
+        let expected = logits_after(&mut alone, 0, &[&prefix[..], &own].concat());
+        let distance = nmse(&expected, &found);
+        assert!(distance < 1e-5, "sequence {seq}: {distance:e}");
+    }
+    twins.assert_spilled("a shared prefix");
 }

@@ -381,3 +381,50 @@ fn the_path_changes_no_bit_on_the_cpu() {
     assert_same_bits(&found[0], &found[1], "host");
     assert_same_bits(&found[0], &found[2], "device");
 }
+
+/// Sliding, hybrid and latent caches move as their resident twins do; what cannot move says so and goes on.
+#[test]
+fn every_kind_of_model_moves_with_the_same_bits_or_says_why_not() {
+    let backend = backend();
+    let mut seen = Vec::new();
+    for (name, make) in tiny::KINDS {
+        let model = make(&backend);
+        for (kv, full) in [
+            (KvType::F16, true),
+            (KvType::F16, false),
+            (KvType::Q8_0, true),
+        ] {
+            let mut params = params().cache_types(kv, kv);
+            if full {
+                params = params.swa_full();
+            }
+            let what = format!("{name}, {kv}, sliding cache full: {full}");
+            let mut twins = Twins::new(&model, &params, RollingKv::window_cells(64));
+            twins.append(&what, 0, &some_tokens(200, 1));
+            let can = twins.both(&what, |context| {
+                let mut memory = context.memory();
+                let can = memory.can_shift();
+                match memory.shift(0, 100.., -30) {
+                    Ok(()) => assert!(can, "{what}"),
+                    Err(SequenceError::CannotShift { reason }) => {
+                        assert!(!can && !reason.is_empty(), "{what}: {reason}");
+                    }
+                    Err(other) => panic!("{what}: {other}"),
+                }
+                can
+            });
+            next_few(&mut twins, &what);
+            seen.push((name, full, can));
+        }
+    }
+    for expected in [
+        ("llama", true, true),
+        ("sliding", true, true),
+        ("sliding", false, false),
+        ("hybrid", true, true),
+        ("latent", true, true),
+        ("many_positions", true, false),
+    ] {
+        assert!(seen.contains(&expected), "{expected:?}: {seen:?}");
+    }
+}
