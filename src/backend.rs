@@ -16,7 +16,7 @@ static ABI_MARKER: unsafe extern "C" fn() -> u32 = ffi::rkv_abi_v1;
 const ABI_VERSION: u32 = 1;
 
 /// Sizes of the structs that cross the boundary, as this crate knows them. The order is `rkv_layout_digest`'s.
-const STRUCT_SIZES: [usize; 12] = [
+const STRUCT_SIZES: [usize; 17] = [
     size_of::<ffi::llama_model_params>(),
     size_of::<ffi::llama_context_params>(),
     size_of::<ffi::llama_batch>(),

@@ -1,5 +1,7 @@
 //! How to load a model.
 
+use std::ffi::CString;
+
 use crate::device::{Device, DeviceKind};
 use crate::error::LoadError;
 use crate::ffi;
@@ -49,6 +51,7 @@ pub struct ModelParams {
     vocab_only: bool,
     check_tensors: bool,
     keep_layout: bool,
+    on_host: Vec<String>,
 }
 
 impl ModelParams {
@@ -107,6 +110,14 @@ impl ModelParams {
         self
     }
 
+    /// Keep the weights whose names match this pattern (an ECMAScript regular expression, found anywhere in the name) in host memory,
+    /// to be used by the CPU there. For example `ffn_.*_exps` for the experts of a model that has many: its attention, and the
+    /// window of its cache, stay on the device. May be called several times.
+    pub fn weights_on_host(mut self, pattern: &str) -> Self {
+        self.on_host.push(pattern.to_owned());
+        self
+    }
+
     /// The C struct, with what its pointers point to.
     pub(crate) fn to_ffi(&self) -> Result<RawModelParams, LoadError> {
         // SAFETY: takes nothing and answers a struct by value.
@@ -140,7 +151,22 @@ impl ModelParams {
             raw,
             split: self.checked_split()?,
             devices: self.checked_devices()?,
+            patterns: self.checked_patterns()?,
+            overrides: Vec::new(),
         };
+        if !keep.patterns.is_empty() {
+            // SAFETY: takes nothing and answers a pointer that is valid as long as the process.
+            let host = unsafe { ffi::ggml_backend_cpu_buffer_type() };
+            let named = keep.patterns.iter().map(|pattern| pattern.as_ptr());
+            keep.overrides = named
+                .chain([std::ptr::null()])
+                .map(|pattern| ffi::llama_model_tensor_buft_override {
+                    pattern,
+                    buft: host,
+                })
+                .collect();
+            keep.raw.tensor_buft_overrides = keep.overrides.as_ptr();
+        }
         if let Some(split) = &keep.split {
             keep.raw.tensor_split = split.as_ptr();
         }
@@ -176,6 +202,16 @@ impl ModelParams {
         Ok(Some(split))
     }
 
+    fn checked_patterns(&self) -> Result<Vec<CString>, LoadError> {
+        let checked = self.on_host.iter().map(|pattern| {
+            CString::new(pattern.as_str()).map_err(|_| LoadError::Parameter {
+                option: "weights_on_host",
+                reason: format!("{pattern:?} holds a zero byte"),
+            })
+        });
+        checked.collect()
+    }
+
     fn checked_devices(&self) -> Result<Option<Vec<ffi::ggml_backend_dev_t>>, LoadError> {
         let Some(devices) = &self.devices else {
             return Ok(None);
@@ -202,4 +238,6 @@ pub(crate) struct RawModelParams {
     pub(crate) raw: ffi::llama_model_params,
     split: Option<Vec<f32>>,
     devices: Option<Vec<ffi::ggml_backend_dev_t>>,
+    patterns: Vec<CString>,
+    overrides: Vec<ffi::llama_model_tensor_buft_override>,
 }

@@ -6,8 +6,7 @@ mod common;
 use std::sync::{Mutex, PoisonError};
 
 use common::sim::{
-    Twins, bits, context, few_tokens_at_once, prompt_and_decode, shape,
-    streams_of_different_lengths, two_in_turns, with_layers,
+    Twins, bits, context, few_tokens_at_once, in_fragments, prompt_and_decode, shape, two_in_turns,
 };
 use common::{logits_after, some_tokens};
 use rolling_kv::{Backend, Context, ContextParams, Fault, Model, RollingKv};
@@ -28,7 +27,7 @@ fn params() -> ContextParams {
     ContextParams::new(512).n_ubatch(64).threads(1)
 }
 
-fn spilled(model: &Model, params: &ContextParams, depth: u32) -> Context<'_> {
+fn spilled<'model>(model: &'model Model, params: &ContextParams, depth: u32) -> Context<'model> {
     let spill = RollingKv::window_cells(64).ring_depth(depth);
     context(model, params, spill)
 }
@@ -91,7 +90,7 @@ fn a_change_between_two_steps_that_is_not_noticed_shows() {
 
 #[test]
 fn tiles_of_one_part_of_a_graph_taken_for_those_of_another_show() {
-    let model = with_layers(&backend(), &shape(5), 2);
+    let model = in_fragments(&backend(), &shape(3));
     shows(Fault::RingIdentity, || {
         prompt_and_decode(&mut spilled(&model, &params(), 4), 0, 250)
     });
@@ -124,27 +123,59 @@ fn rows_of_a_prompts_second_half_copied_before_they_were_written_show() {
     });
 }
 
+/// Whether a fault that holds from the middle of a run on shows in what follows.
+#[track_caller]
+fn shows_midway(
+    fault: Fault,
+    params: &ContextParams,
+    start: impl Fn(&mut Context<'_>),
+    rest: impl Fn(&mut Context<'_>) -> Vec<u32>,
+) {
+    let twins = Twins::new(&backend(), &shape(3));
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = |faulty: bool| {
+        let mut context = spilled(&twins.device, params, 4);
+        start(&mut context);
+        let _guard = faulty.then(|| fault.inject());
+        rest(&mut context)
+    };
+    let expected = run(false);
+    assert!(run(true) != expected, "{fault:?} does not show");
+    assert!(run(false) == expected, "{fault:?} outlives its guard");
+}
+
 #[test]
 fn the_end_of_a_stream_that_a_step_does_not_renew_shows() {
-    let twins = Twins::new(&backend(), &shape(3));
     let params = ContextParams::new(3 * 512)
         .n_ubatch(64)
         .threads(1)
         .n_seq_max(3);
-    shows(Fault::StepFrozen, || {
-        streams_of_different_lengths(&mut spilled(&twins.device, &params, 4))
+    let start = |context: &mut Context<'_>| {
+        for (seq, count) in [(0, 300), (1, 20), (2, 90)] {
+            logits_after(context, seq, &some_tokens(count, 5));
+        }
+    };
+    shows_midway(Fault::StepFrozen, &params, start, |context| {
+        let mut logits = Vec::new();
+        for token in some_tokens(8, 9) {
+            for seq in 0..3 {
+                logits.extend(logits_after(context, seq, &[token]));
+            }
+        }
+        bits(&logits)
     });
 }
 
 /// The graph of a decoded token is used again while the cells in use grow within one shape.
 #[test]
 fn an_end_that_stays_while_a_graph_is_used_again_shows() {
-    let twins = Twins::new(&backend(), &shape(3));
-    shows(Fault::StepFrozen, || {
-        let mut context = spilled(&twins.device, &params(), 4);
-        let mut logits = logits_after(&mut context, 0, &some_tokens(64, 1));
-        for token in some_tokens(60, 2) {
-            logits.extend(logits_after(&mut context, 0, &[token]));
+    let start = |context: &mut Context<'_>| {
+        logits_after(context, 0, &some_tokens(100, 1));
+    };
+    shows_midway(Fault::StepFrozen, &params(), start, |context| {
+        let mut logits = Vec::new();
+        for token in some_tokens(20, 2) {
+            logits.extend(logits_after(context, 0, &[token]));
         }
         bits(&logits)
     });

@@ -7,6 +7,7 @@ mod error;
 mod logit_equiv;
 mod metrics;
 mod noise_text;
+pub mod ruler;
 mod shift;
 mod shift_plot;
 mod shift_series;

@@ -34,7 +34,7 @@ const std::vector<rkv_option> & rkv_option_table();
 // Puts the options into a context's parameters. `cparams` points into `options` afterwards.
 void rkv_options_apply(const rkv_option_set & options, llama_context_params & cparams);
 
-// What a server says when it turns context shift and cache reuse off.
+// What a program says when it turns context shift and cache reuse off.
 std::string rkv_shift_note(const llama_context * ctx);
 
 // The help lines of all options, one option a line.

@@ -341,8 +341,14 @@ private:
 
 } // namespace
 
+bool rkv_shift_turns_nothing(const llama_kv_cache & cache) {
+    const llama_hparams & hparams = cache.rkv_model().hparams;
+    const auto            ids     = cache.get_layer_ids();
+    return hparams.rope_type == LLAMA_ROPE_TYPE_NONE || std::none_of(ids.begin(), ids.end(), [&](uint32_t il) { return hparams.has_rope(il); });
+}
+
 void rkv_shift_run(llama_context * lctx, const llama_kv_cache & cache, const std::vector<rkv_shift_layer> & layers, const std::vector<int32_t> & moves) {
-    if (cache.rkv_model().hparams.rope_type != LLAMA_ROPE_TYPE_NONE) {
+    if (!rkv_shift_turns_nothing(cache)) {
         runner(lctx, cache, layers, moves).run();
     }
 }

@@ -45,6 +45,9 @@ struct rkv_shift_layer {
     rkv_layer_counters * counters;
 };
 
+// Whether no layer of a cache turns K. Stock takes for granted that one does.
+bool rkv_shift_turns_nothing(const llama_kv_cache & cache);
+
 // Turns K of `layers`. `moves` [n_stream*kv_size] holds each cell's change of position, 0 for those that stay. Throws
 // std::runtime_error when there is no memory for it, before anything was changed.
 void rkv_shift_run(llama_context * lctx, const llama_kv_cache & cache, const std::vector<rkv_shift_layer> & layers,
@@ -53,7 +56,7 @@ void rkv_shift_run(llama_context * lctx, const llama_kv_cache & cache, const std
 // Applies the moves that are queued in a cache's cells. False when the cache is not ours: stock's code does it then.
 template <typename Layers, typename Cells>
 bool rkv_shift(llama_context * lctx, const llama_kv_cache & cache, const Layers & layers, Cells & v_cells) {
-    if (!rkv_shift_is_ours(layers)) {
+    if (!rkv_shift_is_ours(layers) && !rkv_shift_turns_nothing(cache)) {
         return false;
     }
     std::vector<rkv_shift_layer> list;

@@ -90,9 +90,9 @@ pub fn streams_of_different_lengths(context: &mut Context<'_>) -> Vec<u32> {
 }
 
 /// What [`prompt_and_decode`] says in each of two contexts, step by step in turns.
-pub fn two_in_turns(
-    left: &mut Context<'_>,
-    right: &mut Context<'_>,
+pub fn two_in_turns<'model>(
+    left: &mut Context<'model>,
+    right: &mut Context<'model>,
     tokens: usize,
 ) -> [Vec<u32>; 2] {
     let tokens = some_tokens(tokens, 11);
@@ -104,6 +104,12 @@ pub fn two_in_turns(
         }
     }
     found
+}
+
+/// The shape's model on the device, but for the feed-forward weights of every layer: each layer is a graph of its own there.
+pub fn in_fragments(backend: &Backend, shape: &tiny::Shape) -> Model {
+    let params = ModelParams::default().weights_on_host("ffn_");
+    tiny::finish_with(tiny::describe(shape), backend, &params, shape.seed)
 }
 
 /// The shape's model with so many layers on the device, the others on the CPU.

@@ -1,9 +1,6 @@
-use rolling_kv::{
-    ContextError, ContextParams, FlashAttention, KvType, RollingKv, RollingKvError, SequenceError,
-};
+use rolling_kv::{ContextError, ContextParams, FlashAttention, KvType, RollingKv, RollingKvError};
 
-use crate::common::{backend, logits_after, some_tokens, tiny};
-use crate::twins::spilled;
+use crate::common::{backend, tiny};
 
 fn refusal(params: &ContextParams, spill: RollingKv) -> RollingKvError {
     let backend = backend();

@@ -2,7 +2,7 @@ use rolling_kv::{Context, ContextParams, RollingKv, ShiftPath};
 
 use crate::backend;
 use crate::common::sim::{
-    Twins, bits, context, few_tokens_at_once, prompt_and_decode, shape,
+    Twins, bits, context, few_tokens_at_once, in_fragments, prompt_and_decode, shape,
     streams_of_different_lengths, two_in_turns, with_layers,
 };
 use crate::common::{logits_after, some_tokens};
@@ -103,6 +103,21 @@ fn layers_on_the_cpu_between_layers_on_the_device_change_nothing() {
             "{layers} layers on the device"
         );
     }
+}
+
+/// The feed-forward weights lie on the CPU, so a pass comes to the device as several graphs.
+#[test]
+fn a_pass_that_is_cut_into_several_graphs_changes_nothing() {
+    let shape = shape(4);
+    let twins = Twins::new(&backend(), &shape);
+    let expected = twins.expected(&params(), |context| prompt_and_decode(context, 0, 250));
+    let model = in_fragments(&backend(), &shape);
+    let mut whole = context(&twins.device, &params(), spill());
+    let mut cut = context(&model, &params(), spill());
+    assert!(prompt_and_decode(&mut whole, 0, 250) == expected);
+    assert!(prompt_and_decode(&mut cut, 0, 250) == expected);
+    let steps = |context: &mut Context<'_>| context.staging().expect("the device stages").steps;
+    assert_eq!(steps(&mut cut), 4 * steps(&mut whole));
 }
 
 /// The last copy of a layer has as many cells as the graph does, and that number grows by 256. With slots that are long enough from

@@ -46,7 +46,7 @@ pub fn run(place: &Place) -> Result<Counts> {
     )?;
     let mut bench = Bench {
         place,
-        bin: built.bin_dir(),
+        bin: built.bin_dir().to_path_buf(),
         model: model::fetch(place)?,
         counts: Counts::default(),
     };
@@ -104,10 +104,19 @@ impl Bench<'_> {
     fn ask(&self, name: &str, options: &[&str], requests: &[Request]) -> Result<Answers> {
         let program = self.bin.join("llama-server");
         let mut server = Server::start(self.place, name, &program, |run| {
-            run.args(["-t", "2", "--kv-order", "tiled", "--kv-tail-tile", "32"])
-                .args(options)
-                .arg("-m")
-                .arg(&self.model)
+            run.args([
+                "-t",
+                "2",
+                "--kv-order",
+                "tiled",
+                "--kv-tail-tile",
+                "32",
+                "-lv",
+                "4",
+            ])
+            .args(options)
+            .arg("-m")
+            .arg(&self.model)
         })?;
         server.wait_until_healthy()?;
         let mut bodies = Vec::new();
