@@ -26,6 +26,8 @@ pub enum Fault {
     RingOwner,
     /// A cache goes on telling the device which cells its first step wrote and had in use.
     StepFrozen,
+    /// K of the tail stays as it is when its tokens move to other positions.
+    MoveWindow,
 }
 
 impl Fault {
@@ -43,6 +45,7 @@ impl Fault {
             Self::RingIdentity => ffi::RKV_FAULT_RING_IDENTITY,
             Self::RingOwner => ffi::RKV_FAULT_RING_OWNER,
             Self::StepFrozen => ffi::RKV_FAULT_STEP_FROZEN,
+            Self::MoveWindow => ffi::RKV_FAULT_MOVE_WINDOW,
         };
         // SAFETY: stores one atomic number.
         unsafe { ffi::rkv_fault_set(raw) };

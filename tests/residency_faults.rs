@@ -66,6 +66,26 @@ fn every_fault_shows_in_the_logits_and_ends_with_its_guard() {
 }
 
 #[test]
+fn keys_of_the_tail_that_are_not_turned_show_in_the_logits() {
+    let _alone = alone();
+    let model = tiny::model(&backend());
+    let moved = |faulty: bool| {
+        let mut context = spilled(&model);
+        run(&mut context);
+        let _guard = faulty.then(|| Fault::MoveWindow.inject());
+        context.memory().shift(0, 40.., 5).expect("it moves");
+        let logits = logits_after(&mut context, 0, &some_tokens(1, 3));
+        logits
+            .iter()
+            .map(|logit| logit.to_bits())
+            .collect::<Vec<_>>()
+    };
+    let expected = moved(false);
+    assert!(moved(true) != expected, "it is not seen");
+    assert!(moved(false) == expected, "it outlives its guard");
+}
+
+#[test]
 fn a_flipped_byte_of_a_tail_cell_shows_in_the_logits() {
     let _alone = alone();
     let backend = backend();

@@ -149,14 +149,6 @@ fn longer_than_a_ubatch() {
 }
 
 #[test]
-fn longer_than_a_batch() {
-    let numbers: String = (1..=200)
-        .map(|i| format!("Item {i} costs {} coins. ", i * 7 % 100))
-        .collect();
-    same_text(&format!("{numbers}\nThe last item costs"), 2049);
-}
-
-#[test]
 fn code_with_backslashes_and_blank_lines() {
     same_text(
         "#include <stdio.h>\n\nint main(void) {\n    printf(\"\\ttab\\n\");\n\n    return",

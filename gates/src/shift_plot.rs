@@ -8,17 +8,24 @@ use crate::shift_series::ShiftSeries;
 
 const SIZE: (u32, u32) = (1200, 860);
 
-type Line = (&'static str, RGBColor, fn(&ShiftErrors) -> Option<f64>);
+/// Name, colour, width, and what is drawn. Where two lines lie on each other, the thin one is drawn above.
+type Line = (&'static str, RGBColor, u32, fn(&ShiftErrors) -> Option<f64>);
 
 const GREY: RGBColor = RGBColor(140, 140, 140);
 
 const LINES: [Line; 6] = [
-    ("f16, rolling-kv", BLUE, |e| Some(e.f16)),
-    ("f16, llama.cpp", CYAN, |e| Some(e.f16_stock)),
-    ("q8_0, rolling-kv", RED, |e| Some(e.q8_0)),
-    ("q8_0, llama.cpp", RGBColor(240, 150, 60), |e| e.q8_0_stock),
-    ("f32, llama.cpp", BLACK, |e| Some(e.f32_stock)),
-    ("fresh f32 keys, against exact", GREY, |e| e.fresh_exact),
+    ("q8_0, llama.cpp", RGBColor(245, 190, 130), 6, |e| {
+        e.q8_0_stock
+    }),
+    ("q8_0, rolling-kv", RED, 2, |e| Some(e.q8_0)),
+    ("f16, llama.cpp", RGBColor(150, 200, 250), 6, |e| {
+        Some(e.f16_stock)
+    }),
+    ("f16, rolling-kv", BLUE, 2, |e| Some(e.f16)),
+    ("f32, llama.cpp", BLACK, 2, |e| Some(e.f32_stock)),
+    ("fresh f32 keys, beside exact ones", GREY, 2, |e| {
+        e.fresh_exact
+    }),
 ];
 
 impl ShiftReport {
@@ -87,7 +94,7 @@ impl ShiftReport {
             .margin(12)
             .x_label_area_size(30)
             .y_label_area_size(70)
-            .build_cartesian_2d((1.0..most * 1.2).log_scale(), (1e-8..1.0).log_scale())?;
+            .build_cartesian_2d((1.0..most * 1.2).log_scale(), (1e-8..100.0).log_scale())?;
         chart
             .configure_mesh()
             .max_light_lines(0)
@@ -95,7 +102,7 @@ impl ShiftReport {
             .y_label_formatter(&|value| format!("{value:.0e}"))
             .y_desc("error, rms over rms")
             .draw()?;
-        for (name, colour, value) in LINES {
+        for (name, colour, width, value) in LINES {
             let line = || {
                 points.iter().filter_map(move |errors| {
                     value(errors)
@@ -104,10 +111,10 @@ impl ShiftReport {
                 })
             };
             chart
-                .draw_series(LineSeries::new(line(), colour.stroke_width(2)))?
+                .draw_series(LineSeries::new(line(), colour.stroke_width(width)))?
                 .label(name)
                 .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2))
+                    PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(width))
                 });
             chart.draw_series(line().map(|at| Circle::new(at, 3, colour.filled())))?;
         }

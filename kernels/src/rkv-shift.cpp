@@ -257,7 +257,7 @@ private:
     size_t                 done = 0; // pieces
 
     void add(const rkv_shift_layer & layer, ggml_tensor * k, uint32_t first, const std::vector<int32_t> & moves, uint32_t kv_size, bool tail) {
-        if (!k) {
+        if (!k || (tail && rkv_fault_get() == RKV_FAULT_MOVE_WINDOW)) {
             return;
         }
         const std::pair<uint32_t, uint32_t> key = { first, uint32_t(k->ne[1]) };

@@ -19,7 +19,7 @@ const TOKENS: u32 = 48;
 /// The longest that one program may take.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// A text to continue, and why it is one of the five.
+/// A text to continue, and why it is one of these.
 struct Prompt {
     name: &'static str,
     text: String,
@@ -27,7 +27,7 @@ struct Prompt {
     tokens_least: u64,
 }
 
-fn prompts() -> [Prompt; 5] {
+fn prompts() -> [Prompt; 6] {
     let prompt = |name, text: &str| Prompt {
         name,
         text: text.to_owned(),
@@ -46,17 +46,22 @@ fn prompts() -> [Prompt; 5] {
         ),
         Prompt {
             name: "longer than a ubatch",
-            text: long_text(),
+            text: long_text(80),
             tokens_least: 513,
+        },
+        Prompt {
+            name: "longer than a batch",
+            text: long_text(180),
+            tokens_least: 2049,
         },
     ]
 }
 
-/// About a thousand tokens, so that a ubatch of 512 is not enough.
-fn long_text() -> String {
+/// About a dozen tokens a station: a ubatch holds 512, a batch 2048.
+fn long_text(stations: u32) -> String {
     let mut text =
         String::from("A list of stations on the line, with the year in which each was opened.\n");
-    for number in 1..=80 {
+    for number in 1..=stations {
         text.push_str(&format!(
             "Station {number} was opened in the year {}.\n",
             1850 + number * 2
@@ -317,10 +322,11 @@ mod tests {
     }
 
     #[test]
-    fn the_five_prompts_are_what_they_claim() {
-        let [_, chinese, emoji, _, long] = prompts();
+    fn the_prompts_are_what_they_claim() {
+        let [_, chinese, emoji, _, long, longer] = prompts();
         assert!(chinese.text.chars().all(|c| !c.is_ascii()));
         assert!(emoji.text.contains('🌈') && emoji.text.contains('\u{200d}'));
         assert!(long.text.split_whitespace().count() > 512);
+        assert!(longer.text.len() > 2 * long.text.len());
     }
 }
