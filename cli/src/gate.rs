@@ -5,6 +5,8 @@ mod cliff;
 mod error;
 mod files;
 mod logit_equiv;
+mod niah;
+mod parse;
 mod shift;
 
 pub use args::GateArgs;
@@ -18,5 +20,6 @@ pub fn gate(args: &GateArgs) -> Result<u8, GateCommandError> {
         Gate::LogitEquiv(options) => logit_equiv::run(options),
         Gate::Cliff(options) => cliff::run(options),
         Gate::Shift(options) => shift::run(options),
+        Gate::Niah(options) => niah::run(options),
     }
 }

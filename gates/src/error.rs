@@ -43,6 +43,31 @@ pub enum GateError {
         "no layer of this model turns K by its position, so moving it changes nothing: give a model with RoPE"
     )]
     NoRope,
+    /// The model cannot do any of the tasks, so that nothing could be lost.
+    #[error(
+        "the model cannot do what it is asked with a resident cache ({found}; 0.5 is the least), so its answers prove nothing: give an easier task, or another model"
+    )]
+    TooWeak {
+        /// The score of each task.
+        found: String,
+    },
+    /// No such question can be made.
+    #[error(transparent)]
+    Question(#[from] crate::ruler::FitError),
+    /// The results cannot be kept.
+    #[error("cannot keep results in {}: {source}", path.display())]
+    Store {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file of results is of another run.
+    #[error("{} holds results of other options: give another file, or remove it", path.display())]
+    OtherOptions {
+        /// The file.
+        path: std::path::PathBuf,
+    },
     /// The model or the context refused.
     #[error(transparent)]
     Model(#[from] rolling_kv::Error),

@@ -99,6 +99,7 @@ impl ShiftReport {
             .configure_mesh()
             .max_light_lines(0)
             .label_style(("sans-serif", 13))
+            .x_label_formatter(&|value| format!("{value:.0}"))
             .y_label_formatter(&|value| format!("{value:.0e}"))
             .y_desc("error, rms over rms")
             .draw()?;

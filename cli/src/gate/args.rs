@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use rolling_kv_gates::Spot;
+use rolling_kv_gates::ruler::Task;
 
+use super::parse as gate_parse;
 use crate::device::SimSpec;
 use crate::run::{CACHE_TYPES, parse};
 
@@ -26,6 +29,9 @@ pub enum Gate {
 
     /// Measure what moving tokens to other positions costs in precision: keys that were turned, beside keys that were made there
     Shift(ShiftArgs),
+
+    /// Ask for needles in a haystack (RULER's tasks), with the cache resident and spilled: both must say the same, bit by bit
+    Niah(NiahArgs),
 }
 
 /// The options of `rolling-kv gate logit-equiv`.
@@ -164,6 +170,65 @@ pub struct ShiftArgs {
     /// Draw what was found into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+}
+
+/// The options of `rolling-kv gate niah`.
+#[derive(Args)]
+pub struct NiahArgs {
+    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
+    #[arg(short, long, value_name = "MODEL")]
+    pub model: PathBuf,
+
+    /// RULER's tasks, with commas between them, or all: niah_single_1 to 3, niah_multikey_1 to 3, niah_multivalue, niah_multiquery,
+    /// vt, cwe, fwe
+    #[arg(long, value_name = "LIST", default_value = "niah_single_1", value_delimiter = ',', value_parser = gate_parse::task)]
+    pub tasks: Vec<Task>,
+
+    /// Tokens of a question, exactly; several with commas between them
+    #[arg(long, value_name = "LIST", default_value = "512,1024,2048,4096", value_delimiter = ',', value_parser = parse::tokens)]
+    pub lengths: Vec<u32>,
+
+    /// Where the needle stands: percent of the text, or window, tail, border, newest
+    #[arg(long, value_name = "LIST", default_value = "0,25,50,75,100", value_delimiter = ',', value_parser = gate_parse::spot)]
+    pub depths: Vec<Spot>,
+
+    /// Cells of each layer in the window, in percent of the context
+    #[arg(long, value_name = "P", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=95))]
+    pub window_percent: u32,
+
+    /// CPU threads
+    ///
+    /// [default: as many as this process may use]
+    #[arg(short, long, value_name = "N", value_parser = parse::threads)]
+    pub threads: Option<u32>,
+
+    /// Seed of the questions
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Essay to hide needles in, instead of the built-in one
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+
+    /// Run on a simulated device, such as sim:mem=512MiB,link=6.4GB/s; see docs/SIM.md
+    #[arg(long, value_name = "sim:SPEC", value_parser = SimSpec::parse)]
+    pub device: Option<SimSpec>,
+
+    /// Put a fault into the spilled runs; the gate must then fail
+    #[arg(long, value_name = "FAULT")]
+    pub inject: Option<InjectArg>,
+
+    /// Keep every answer in this file as it comes, and take from it what is there: a run that was interrupted goes on
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+
+    /// Write what was found to this file, as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write a report to this file: one page, to read in a browser and to send
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// The fault of `gate shift`.

@@ -22,6 +22,8 @@ pub enum GateCommandError {
     Gate(#[from] GateError),
     #[error("cannot read the text {}: {source}\n  next: check the path, or leave out --text", path.display())]
     Text { path: PathBuf, source: io::Error },
+    #[error("the text {} is empty\n  next: give another one, or leave out --text", path.display())]
+    EmptyText { path: PathBuf },
     #[error(
         "the bandwidth of the device's link is not understood\n  next: give it as link=6.4GB/s"
     )]
@@ -30,6 +32,10 @@ pub enum GateCommandError {
     Draw(String),
     #[error("cannot write {}: {source}\n  next: check the folder, or leave out --plot", path.display())]
     Plot { path: PathBuf, source: io::Error },
+    #[error("a flipped byte is a fault of `gate logit-equiv`\n  next: use --inject drop or stale")]
+    NoFlip,
+    #[error("cannot write {}: {source}\n  next: check the folder, or leave out --html", path.display())]
+    Html { path: PathBuf, source: io::Error },
     #[error("cannot write {}: {source}\n  next: check the folder, or leave out --json", path.display())]
     Json { path: PathBuf, source: io::Error },
 }

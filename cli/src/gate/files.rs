@@ -45,3 +45,15 @@ pub fn with_bars<T>(
     }
     Ok(report?)
 }
+
+/// A text that a gate is given. An empty one is none.
+pub fn read_text(path: &Path) -> Result<String, GateCommandError> {
+    let text = fs::read_to_string(path).map_err(|source| GateCommandError::Text {
+        path: path.into(),
+        source,
+    })?;
+    if text.trim().is_empty() {
+        return Err(GateCommandError::EmptyText { path: path.into() });
+    }
+    Ok(text)
+}

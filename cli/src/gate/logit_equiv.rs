@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::args::{InjectArg, LogitEquivArgs};
 use super::error::GateCommandError;
-use super::files::{check_folder, with_bars};
+use super::files::{check_folder, read_text, with_bars};
 use crate::{device, exit, models, run, ui};
 
 pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
@@ -54,13 +54,6 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     Ok(match report.verdict {
         Verdict::Pass => exit::OK,
         Verdict::Fail => exit::FAILURE,
-    })
-}
-
-fn read_text(path: &Path) -> Result<String, GateCommandError> {
-    fs::read_to_string(path).map_err(|source| GateCommandError::Text {
-        path: path.into(),
-        source,
     })
 }
 
