@@ -6,6 +6,7 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-graph.cpp
     ${RKV_DIR}/src/rkv-kv-rows.cpp
     ${RKV_DIR}/src/rkv-kv-split.cpp
+    ${RKV_DIR}/src/rkv-locality.cpp
     ${RKV_DIR}/src/rkv-plan.cpp
     ${RKV_DIR}/src/rkv-report.cpp
     ${RKV_DIR}/src/rkv-ring.cpp

@@ -121,12 +121,23 @@ impl Outputs {
 
 impl<'model> Context<'model> {
     pub(crate) fn new(model: &'model Model, params: &ContextParams) -> Result<Self, ContextError> {
+        Self::watched(model, params, (None, std::ptr::null_mut()))
+    }
+
+    /// The same with a function that llama.cpp calls for each node it computes, and what it is given; both must outlive the context.
+    pub(crate) fn watched(
+        model: &'model Model,
+        params: &ContextParams,
+        (eval, user): (ffi::ggml_backend_sched_eval_callback, *mut c_void),
+    ) -> Result<Self, ContextError> {
         let checked = Checked::new(model, params)?;
         let abort = Arc::new(AtomicBool::new(false));
         let mut raw_params = checked.raw;
         if let Some(rolling) = &checked.rolling {
             raw_params.rkv = rolling.to_ffi();
         }
+        raw_params.cb_eval = eval;
+        raw_params.cb_eval_user_data = user;
         raw_params.abort_callback = Some(is_aborted);
         // The context keeps the Arc, so the flag outlives llama.cpp's pointer to it.
         raw_params.abort_callback_data = Arc::as_ptr(&abort).cast_mut().cast();

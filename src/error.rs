@@ -6,6 +6,7 @@
 mod context;
 mod decode;
 mod load;
+mod locality;
 mod rolling;
 mod sampler;
 mod sequence;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 pub use context::ContextError;
 pub use decode::{DecodeError, OutputError};
 pub use load::LoadError;
+pub use locality::LocalityError;
 pub use rolling::RollingKvError;
 pub use sampler::SamplerError;
 pub use sequence::SequenceError;
@@ -61,6 +63,9 @@ pub enum Error {
     /// From sampling.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
+    /// From measuring where attention looks.
+    #[error(transparent)]
+    Locality(#[from] LocalityError),
 }
 
 /// Why the library could not be started.

@@ -48,6 +48,7 @@ mod fingerprint;
 mod gguf;
 mod grammar;
 mod host;
+mod locality;
 mod logging;
 mod logits;
 mod memory;
@@ -85,9 +86,11 @@ pub use context_params::{Attention, ContextParams, FlashAttention, KvType, Pooli
 pub use device::{Device, DeviceKind, Feature, LinkTotals};
 pub use error::{
     BackendError, ChatError, ContextError, DecodeError, Error, Failure, FailureKind, LoadError,
-    OutputError, Result, RollingKvError, SamplerError, SequenceError, StateError, VocabError,
+    LocalityError, OutputError, Result, RollingKvError, SamplerError, SequenceError, StateError,
+    VocabError,
 };
 pub use fault::{Fault, FaultGuard};
+pub use locality::{HeadLocality, LocalityParams, bin_start, locality};
 pub use logits::Logits;
 pub use memory::Memory;
 pub use model::Model;

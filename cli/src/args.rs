@@ -5,6 +5,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use crate::doctor::DoctorArgs;
 use crate::fetch::FetchArgs;
 use crate::gate::GateArgs;
+use crate::profile::ProfileArgs;
 use crate::run::RunArgs;
 use crate::version;
 
@@ -61,7 +62,22 @@ pub enum Command {
     /// Prove, with numbers, that nothing changed but the placement of the cache
     #[command(long_about = GATE_ABOUT)]
     Gate(GateArgs),
+
+    /// Show how far each layer and head of a model looks
+    #[command(long_about = PROFILE_ABOUT)]
+    Profile(ProfileArgs),
 }
+
+const PROFILE_ABOUT: &str = "\
+Show how far each layer and head of a model looks.
+
+The model reads a text with a needle in it and a question about the needle at its end, and the weights of its attention are \
+summed up by distance. That takes attention without flash attention, which is slow and takes memory for every weight; a \
+few thousand tokens are enough.
+
+Examples:
+  rolling-kv profile -m smollm2
+  rolling-kv profile -m model.gguf --ctx 4096 --text book.txt --json found.json --plot found.svg";
 
 const RUN_ABOUT: &str = "\
 Continue a text, or answer a question, with a model.
@@ -105,7 +121,10 @@ Exit codes: 0 pass, 1 fail, 2 it could not run.
 
 Examples:
   rolling-kv gate logit-equiv -m smollm2 --ctx 6144 --window-cells 1024 --json found.json
-  rolling-kv gate logit-equiv -m smollm2 --inject flip";
+  rolling-kv gate logit-equiv -m smollm2 --inject flip
+  rolling-kv gate niah -m smollm2 --lengths 512,2048 --depths 0,50,border --html report.html
+  rolling-kv gate shift -m smollm2 --plot shift.svg
+  rolling-kv gate cliff -m smollm2 --device sim:link=6.4GB/s --plot cliff.svg";
 
 const FETCH_ABOUT: &str = "\
 Get a small real model into your cache folder.

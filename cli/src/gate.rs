@@ -3,7 +3,7 @@
 mod args;
 mod cliff;
 mod error;
-mod files;
+pub(crate) mod files;
 mod logit_equiv;
 mod niah;
 mod parse;

@@ -12,6 +12,7 @@ mod gate;
 mod interrupt;
 mod logging;
 mod models;
+mod profile;
 mod run;
 mod ui;
 mod version;
@@ -40,6 +41,7 @@ fn dispatch(command: &Command) -> Result<u8, CliError> {
         Command::Run(args) => Ok(run::run(args)?),
         Command::Doctor(args) => Ok(doctor::doctor(args)),
         Command::Gate(args) => Ok(gate::gate(args)?),
+        Command::Profile(args) => Ok(profile::profile(args)?),
         Command::Fetch(args) => Ok(fetch::fetch(args).map(|()| exit::OK)?),
     }
 }

@@ -173,7 +173,7 @@ fn answer_tokens(task: Task) -> u32 {
 }
 
 /// The tokens of a model's vocabulary.
-struct Counted<'a>(&'a Model);
+pub(crate) struct Counted<'a>(pub(crate) &'a Model);
 
 impl Counted<'_> {
     fn tokens(&self, text: &str, special: AddSpecial) -> Result<Vec<Token>, FitError> {

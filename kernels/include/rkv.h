@@ -6,6 +6,7 @@
 
 #include "llama.h"
 #include "rkv-attn-node.h"
+#include "rkv-locality-api.h"
 #include "rkv-params.h"
 #include "rkv-residency-api.h"
 #include "rkv-rope-api.h"

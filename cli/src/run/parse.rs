@@ -88,6 +88,14 @@ pub fn moved_tokens(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A share of something, in percent.
+pub fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("{text:?} is not a percentage from 0 to 100")),
+    }
+}
+
 /// A number of slots of the staging ring.
 pub fn slots(text: &str) -> Result<u32, String> {
     within(text, 1..=4096)
