@@ -9,7 +9,7 @@ mod niah;
 mod parse;
 mod shift;
 
-pub use args::GateArgs;
+pub use args::{GateArgs, Subject};
 pub use error::GateCommandError;
 
 use args::Gate;

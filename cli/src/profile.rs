@@ -1,6 +1,5 @@
 //! `rolling-kv profile`: where each layer and head of a model looks.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,17 +7,16 @@ use rolling_kv::{Backend, Model, ModelParams};
 use rolling_kv_gates::{Profile, ProfileReport, noise_text};
 use serde_json::json;
 
-use crate::gate::GateCommandError;
-use crate::gate::files::{check_folder, read_text, with_bars};
+use crate::gate::files::{check_folder, read_text, with_bars, write_json, write_plot};
+use crate::gate::{GateCommandError, Subject};
 use crate::run::{self, parse};
 use crate::{exit, models, ui};
 
 /// The options of `rolling-kv profile`.
 #[derive(Args)]
 pub struct ProfileArgs {
-    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
-    #[arg(short, long, value_name = "MODEL")]
-    pub model: PathBuf,
+    #[command(flatten)]
+    pub subject: Subject,
 
     /// Tokens of the text, exactly
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = parse::tokens)]
@@ -42,10 +40,6 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
 
-    /// Write what was found to this file, as one JSON object
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
     /// Draw what was found into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
@@ -56,8 +50,8 @@ const WORDS: usize = 20_000;
 
 /// Measures, prints a table, and writes what was asked for.
 pub fn profile(args: &ProfileArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.model)?;
-    for file in args.json.iter().chain(&args.plot) {
+    let path = models::resolve(&args.subject.model)?;
+    for file in args.subject.json.iter().chain(&args.plot) {
         check_folder(file)?;
     }
     let essay = match &args.text {
@@ -82,7 +76,7 @@ pub fn profile(args: &ProfileArgs) -> Result<u8, GateCommandError> {
     let model = Model::load(&backend, &path, &ModelParams::default())?;
     let report = with_bars(|progress| profile.run(&model, progress))?;
     print(&report);
-    if let Some(file) = &args.json {
+    if let Some(file) = &args.subject.json {
         let object = json!({
             "profile": "locality",
             "model": path.display().to_string(),
@@ -90,17 +84,10 @@ pub fn profile(args: &ProfileArgs) -> Result<u8, GateCommandError> {
             "seed": args.seed,
             "metrics": report,
         });
-        fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
-            path: file.into(),
-            source,
-        })?;
+        write_json(file, &object)?;
     }
     if let Some(file) = &args.plot {
-        let svg = report.svg().map_err(GateCommandError::Draw)?;
-        fs::write(file, svg).map_err(|source| GateCommandError::Plot {
-            path: file.into(),
-            source,
-        })?;
+        write_plot(file, report.svg())?;
     }
     Ok(exit::OK)
 }

@@ -18,7 +18,7 @@ fn the_table_the_json_and_the_picture_say_where_attention_looks() {
     let mut command = program();
     command
         .args(["profile", "--ctx", "300", "--threads", "1", "--model"])
-        .arg(&model)
+        .arg(&*model)
         .arg("--json")
         .arg(&json)
         .arg("--plot")

@@ -8,8 +8,8 @@ mod decode; // batches: what is refused, what is rolled back, what must be equal
 mod encoders; // models with an encoder, embeddings and pooling
 mod grammars; // what grammars allow, and which grammars are refused
 mod limits; // allocations that fail
-mod load;
-mod locality; // model files that are missing, foreign, cut or damaged; progress and cancelling
+mod load; // model files that are missing, foreign, cut or damaged; progress and cancelling
+mod locality; // where attention looks
 mod outputs; // which outputs can be read, and what they are
 mod panics; // callbacks that panic
 mod sampling; // chains, their parameters and grammars

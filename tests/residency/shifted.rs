@@ -185,6 +185,24 @@ fn fresh_and_moved(
     [&mut moved, &mut fresh].map(|context| logits_after(context, 0, &[Token(77)]))
 }
 
+/// Half of each head is turned, the other half is not.
+#[test]
+fn moved_keys_of_which_a_part_is_turned_are_those_of_a_fresh_run() {
+    let shape = Shape {
+        n_embd: 128,
+        n_layer: 1,
+        ..Shape::default()
+    };
+    let description = tiny::describe(&shape).u32("llama.rope.dimension_count", 32);
+    let model = tiny::finish(description, &backend(), 1);
+    for (kv, bound) in [(KvType::F16, 1e-5), (KvType::Q8_0, 1e-2)] {
+        let params = params().cache_types(kv, KvType::F16);
+        let [moved, fresh] = fresh_and_moved(&model, &params, &RollingKv::window_cells(96), 2);
+        let distance = nmse(&fresh, &moved);
+        assert!(distance < bound, "{kv}: {distance:e}");
+    }
+}
+
 /// Other bases, linear and NTK scaling, and YaRN, whose scale of K's length a shift of llama.cpp's own applies once more.
 #[test]
 fn moved_keys_are_those_of_a_fresh_run_at_their_new_positions() {

@@ -350,6 +350,9 @@ fn walk(model: &Model, seed: u64, steps: u64) -> [u64; 2] {
             place()
         );
         assert_eq!(left.positions(), right.positions(), "{}", place());
+        // Each restores what the other saved: a state goes from one window to another.
+        std::mem::swap(&mut left.sequence, &mut right.sequence);
+        std::mem::swap(&mut left.whole, &mut right.whole);
     }
     let totals = right.context.residency().totals();
     [totals.tiles_tail, totals.moved_host + totals.moved_device]

@@ -34,13 +34,24 @@ pub enum Gate {
     Niah(NiahArgs),
 }
 
+/// Which model, and where what was found is kept.
+#[derive(Args)]
+pub struct Subject {
+    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
+    #[arg(short, long, value_name = "MODEL")]
+    pub model: PathBuf,
+
+    /// Write what was found to this file, as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 /// The options of `rolling-kv gate logit-equiv`.
 #[derive(Args)]
 #[command(allow_negative_numbers = true)]
 pub struct LogitEquivArgs {
-    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
-    #[arg(short, long, value_name = "MODEL")]
-    pub model: PathBuf,
+    #[command(flatten)]
+    pub subject: Subject,
 
     /// Tokens of context; the text fills it
     #[arg(long, value_name = "N", default_value_t = 6144, value_parser = parse::tokens)]
@@ -81,18 +92,13 @@ pub struct LogitEquivArgs {
     /// Put a fault into the spilled run; the gate must then fail
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<InjectArg>,
-
-    /// Write what was found to this file, as one JSON object
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }
 
 /// The options of `rolling-kv gate cliff`.
 #[derive(Args)]
 pub struct CliffArgs {
-    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
-    #[arg(short, long, value_name = "MODEL")]
-    pub model: PathBuf,
+    #[command(flatten)]
+    pub subject: Subject,
 
     /// The simulated device, such as sim:mem=2GiB,link=6.4GB/s; its link is what matters
     ///
@@ -127,10 +133,6 @@ pub struct CliffArgs {
     #[arg(short, long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
-    /// Write what was found to this file, as one JSON object
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
     /// Draw what was found into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
@@ -139,9 +141,8 @@ pub struct CliffArgs {
 /// The options of `rolling-kv gate shift`.
 #[derive(Args)]
 pub struct ShiftArgs {
-    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
-    #[arg(short, long, value_name = "MODEL")]
-    pub model: PathBuf,
+    #[command(flatten)]
+    pub subject: Subject,
 
     /// Tokens whose keys are compared, half of them in the tail; a multiple of 64
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse::moved_tokens)]
@@ -163,10 +164,6 @@ pub struct ShiftArgs {
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<ShiftFault>,
 
-    /// Write what was found to this file, as one JSON object
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
     /// Draw what was found into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
@@ -175,9 +172,8 @@ pub struct ShiftArgs {
 /// The options of `rolling-kv gate niah`.
 #[derive(Args)]
 pub struct NiahArgs {
-    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
-    #[arg(short, long, value_name = "MODEL")]
-    pub model: PathBuf,
+    #[command(flatten)]
+    pub subject: Subject,
 
     /// RULER's tasks, with commas between them, or all: niah_single_1 to 3, niah_multikey_1 to 3, niah_multivalue, niah_multiquery,
     /// vt, cwe, fwe
@@ -221,10 +217,6 @@ pub struct NiahArgs {
     /// Keep every answer in this file as it comes, and take from it what is there: a run that was interrupted goes on
     #[arg(long, value_name = "FILE")]
     pub results: Option<PathBuf>,
-
-    /// Write what was found to this file, as one JSON object
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
 
     /// Write a report to this file: one page, to read in a browser and to send
     #[arg(long, value_name = "FILE")]

@@ -1,23 +1,22 @@
 //! `rolling-kv gate cliff`.
 
-use std::fs;
 use std::path::Path;
 
 use rolling_kv::{Model, ModelParams};
-use rolling_kv_gates::{Cliff, CliffReport, Verdict};
-use serde_json::json;
+use rolling_kv_gates::{Cliff, CliffReport};
+use serde_json::{Value, json};
 
 use super::args::CliffArgs;
 use super::error::GateCommandError;
-use super::files::{check_folder, with_bars};
+use super::files::{check_folder, close, with_bars, write_json, write_plot};
 use crate::device::{self, SimSpec};
-use crate::{exit, models, ui};
+use crate::{models, ui};
 
 const MIB: f64 = 1_048_576.0;
 
 pub fn run(args: &CliffArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.model)?;
-    for file in args.json.iter().chain(&args.plot) {
+    let path = models::resolve(&args.subject.model)?;
+    for file in args.subject.json.iter().chain(&args.plot) {
         check_folder(file)?;
     }
     let link = args
@@ -46,20 +45,14 @@ pub fn run(args: &CliffArgs) -> Result<u8, GateCommandError> {
     let model = Model::load(&backend, &path, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, progress))?;
     print(&report);
-    if let Some(file) = &args.json {
-        write_json(file, &path, args, &device, &report)?;
+    let code = close(report.verdict, &report.reasons);
+    if let Some(file) = &args.subject.json {
+        write_json(file, &object(&path, args, &device, &report))?;
     }
     if let Some(file) = &args.plot {
-        let svg = report.svg().map_err(GateCommandError::Draw)?;
-        fs::write(file, svg).map_err(|source| GateCommandError::Plot {
-            path: file.into(),
-            source,
-        })?;
+        write_plot(file, report.svg())?;
     }
-    Ok(match report.verdict {
-        Verdict::Pass => exit::OK,
-        Verdict::Fail => exit::FAILURE,
-    })
+    Ok(code)
 }
 
 fn print(report: &CliffReport) {
@@ -101,23 +94,10 @@ fn print(report: &CliffReport) {
         "\nthe ring hides a tail of up to {:.1} MiB",
         report.hidden_bytes / MIB
     ));
-    for reason in &report.reasons {
-        ui::print(reason);
-    }
-    ui::print(match report.verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-    });
 }
 
-fn write_json(
-    file: &Path,
-    model: &Path,
-    args: &CliffArgs,
-    device: &SimSpec,
-    report: &CliffReport,
-) -> Result<(), GateCommandError> {
-    let object = json!({
+fn object(model: &Path, args: &CliffArgs, device: &SimSpec, report: &CliffReport) -> Value {
+    json!({
         "gate": "cliff",
         "verdict": report.verdict,
         "model": model.display().to_string(),
@@ -127,9 +107,5 @@ fn write_json(
         "seed": args.seed,
         "metrics": report,
         "thresholds": report.reasons,
-    });
-    fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
-        path: file.into(),
-        source,
     })
 }

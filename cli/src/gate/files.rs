@@ -1,12 +1,13 @@
-//! What every gate does beside its measuring: bars, and folders that must be there.
+//! What every gate does beside its measuring: bars, files that it reads and writes, and its last lines.
 
 use std::fs;
 use std::path::Path;
 
-use rolling_kv_gates::GateError;
+use rolling_kv_gates::{GateError, Verdict};
+use serde_json::Value;
 
 use super::error::GateCommandError;
-use crate::ui;
+use crate::{exit, ui};
 
 /// Steps of the bar of one run.
 const STEPS: u64 = 100;
@@ -56,4 +57,38 @@ pub fn read_text(path: &Path) -> Result<String, GateCommandError> {
         return Err(GateCommandError::EmptyText { path: path.into() });
     }
     Ok(text)
+}
+
+/// Writes one JSON object.
+pub fn write_json(file: &Path, object: &Value) -> Result<(), GateCommandError> {
+    fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
+        path: file.into(),
+        source,
+    })
+}
+
+/// Writes a picture.
+pub fn write_plot(file: &Path, svg: Result<String, String>) -> Result<(), GateCommandError> {
+    let svg = svg.map_err(GateCommandError::Draw)?;
+    fs::write(file, svg).map_err(|source| GateCommandError::Plot {
+        path: file.into(),
+        source,
+    })
+}
+
+/// Prints the thresholds and the verdict; answers the exit code.
+pub fn close(verdict: Verdict, reasons: &[String]) -> u8 {
+    for reason in reasons {
+        ui::print(reason);
+    }
+    match verdict {
+        Verdict::Pass => {
+            ui::print("PASS");
+            exit::OK
+        }
+        Verdict::Fail => {
+            ui::print("FAIL");
+            exit::FAILURE
+        }
+    }
 }

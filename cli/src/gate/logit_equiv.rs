@@ -1,20 +1,19 @@
 //! `rolling-kv gate logit-equiv`.
 
-use std::fs;
 use std::path::Path;
 
 use rolling_kv::{KvType, Model, ModelParams};
-use rolling_kv_gates::{Comparison, Inject, LogitEquiv, LogitEquivReport, Verdict};
-use serde_json::json;
+use rolling_kv_gates::{Comparison, Inject, LogitEquiv, LogitEquivReport};
+use serde_json::{Value, json};
 
 use super::args::{InjectArg, LogitEquivArgs};
 use super::error::GateCommandError;
-use super::files::{check_folder, read_text, with_bars};
-use crate::{device, exit, models, run, ui};
+use super::files::{check_folder, close, read_text, with_bars, write_json};
+use crate::{device, models, run, ui};
 
 pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.model)?;
-    if let Some(file) = &args.json {
+    let path = models::resolve(&args.subject.model)?;
+    if let Some(file) = &args.subject.json {
         check_folder(file)?;
     }
     let gate = LogitEquiv {
@@ -48,13 +47,11 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     let model = Model::load(&backend, &path, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, progress))?;
     print(&report);
-    if let Some(file) = &args.json {
-        write_json(file, &path, args, &gate, &report)?;
+    let code = close(report.verdict, &report.reasons);
+    if let Some(file) = &args.subject.json {
+        write_json(file, &object(&path, args, &gate, &report))?;
     }
-    Ok(match report.verdict {
-        Verdict::Pass => exit::OK,
-        Verdict::Fail => exit::FAILURE,
-    })
+    Ok(code)
 }
 
 /// The command line allows only names of types, so that the fallback is never taken.
@@ -83,13 +80,6 @@ fn print(report: &LogitEquivReport) {
         ui::print(&row(name, found));
     }
     ui::print("");
-    for reason in &report.reasons {
-        ui::print(reason);
-    }
-    ui::print(match report.verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-    });
 }
 
 fn row(name: &str, found: &Comparison) -> String {
@@ -105,14 +95,13 @@ fn row(name: &str, found: &Comparison) -> String {
     )
 }
 
-fn write_json(
-    file: &Path,
+fn object(
     model: &Path,
     args: &LogitEquivArgs,
     gate: &LogitEquiv,
     report: &LogitEquivReport,
-) -> Result<(), GateCommandError> {
-    let object = json!({
+) -> Value {
+    json!({
         "gate": "logit-equiv",
         "verdict": report.verdict,
         "model": model.display().to_string(),
@@ -124,9 +113,5 @@ fn write_json(
         "inject": gate.inject,
         "metrics": report,
         "thresholds": report.reasons,
-    });
-    fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
-        path: file.into(),
-        source,
     })
 }

@@ -4,20 +4,26 @@ use std::fs;
 use std::path::Path;
 
 use rolling_kv::{Model, ModelParams};
-use rolling_kv_gates::{Inject, Niah, NiahReport, Store, Verdict, noise_text};
+use rolling_kv_gates::{Inject, Niah, NiahReport, Store, noise_text};
 use serde_json::{Value, json};
 
 use super::args::{InjectArg, NiahArgs};
 use super::error::GateCommandError;
-use super::files::{check_folder, read_text, with_bars};
-use crate::{device, exit, models, run, ui};
+use super::files::{check_folder, close, read_text, with_bars, write_json};
+use crate::{device, models, run, ui};
 
 /// Words of the built-in essay.
 const ESSAY_WORDS: usize = 20_000;
 
 pub fn run(args: &NiahArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.model)?;
-    for file in args.json.iter().chain(&args.html).chain(&args.results) {
+    let path = models::resolve(&args.subject.model)?;
+    for file in args
+        .subject
+        .json
+        .iter()
+        .chain(&args.html)
+        .chain(&args.results)
+    {
         check_folder(file)?;
     }
     let essay = match &args.text {
@@ -55,12 +61,9 @@ pub fn run(args: &NiahArgs) -> Result<u8, GateCommandError> {
     let model = Model::load(&backend, &path, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, &mut store, progress))?;
     print(&report);
-    if let Some(file) = &args.json {
-        let object = object(&path, args, &report, &options);
-        fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
-            path: file.into(),
-            source,
-        })?;
+    let code = close(report.verdict, &report.reasons);
+    if let Some(file) = &args.subject.json {
+        write_json(file, &object(&path, args, &report, &options))?;
     }
     if let Some(file) = &args.html {
         fs::write(file, report.html(&options)).map_err(|source| GateCommandError::Html {
@@ -68,10 +71,7 @@ pub fn run(args: &NiahArgs) -> Result<u8, GateCommandError> {
             source,
         })?;
     }
-    Ok(match report.verdict {
-        Verdict::Pass => exit::OK,
-        Verdict::Fail => exit::FAILURE,
-    })
+    Ok(code)
 }
 
 /// Everything that the answers depend on.
@@ -136,11 +136,4 @@ fn print(report: &NiahReport) {
         }
     }
     ui::print("");
-    for reason in &report.reasons {
-        ui::print(reason);
-    }
-    ui::print(match report.verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-    });
 }

@@ -1,19 +1,17 @@
 //! `rolling-kv gate shift`.
 
-use std::fs;
-
 use rolling_kv::{Model, ModelParams};
-use rolling_kv_gates::{Shift, ShiftErrors, ShiftReport, Verdict};
+use rolling_kv_gates::{Shift, ShiftErrors, ShiftReport};
 use serde_json::json;
 
 use super::args::ShiftArgs;
 use super::error::GateCommandError;
-use super::files::{check_folder, with_bars};
-use crate::{device, exit, models, ui};
+use super::files::{check_folder, close, with_bars, write_json, write_plot};
+use crate::{device, models, ui};
 
 pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.model)?;
-    for file in args.json.iter().chain(&args.plot) {
+    let path = models::resolve(&args.subject.model)?;
+    for file in args.subject.json.iter().chain(&args.plot) {
         check_folder(file)?;
     }
     let gate = Shift {
@@ -39,7 +37,8 @@ pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
     let model = Model::load(&backend, &path, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, progress))?;
     print(&report);
-    if let Some(file) = &args.json {
+    let code = close(report.verdict, &report.reasons);
+    if let Some(file) = &args.subject.json {
         let object = json!({
             "gate": "shift",
             "verdict": report.verdict,
@@ -52,22 +51,12 @@ pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
             "metrics": report,
             "thresholds": report.reasons,
         });
-        fs::write(file, format!("{object:#}\n")).map_err(|source| GateCommandError::Json {
-            path: file.into(),
-            source,
-        })?;
+        write_json(file, &object)?;
     }
     if let Some(file) = &args.plot {
-        let svg = report.svg().map_err(GateCommandError::Draw)?;
-        fs::write(file, svg).map_err(|source| GateCommandError::Plot {
-            path: file.into(),
-            source,
-        })?;
+        write_plot(file, report.svg())?;
     }
-    Ok(match report.verdict {
-        Verdict::Pass => exit::OK,
-        Verdict::Fail => exit::FAILURE,
-    })
+    Ok(code)
 }
 
 /// One row: what moved, and the errors.
@@ -118,11 +107,4 @@ fn print(report: &ShiftReport) {
         "\nwithout a move: f16 is {:.2e} off f32, q8_0 {:.2e}; f16 keys are as far off as q8_0 after {:.0} moves of 256 positions",
         report.f16_stored, report.q8_0_stored, report.moves_to_q8_0
     ));
-    for reason in &report.reasons {
-        ui::print(reason);
-    }
-    ui::print(match report.verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-    });
 }
