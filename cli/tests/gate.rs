@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Output;
 
 use common::{assert_fails, model, program, run, stderr, stdout};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A size at which the prompt fills several tiles of the tail.
@@ -61,8 +61,10 @@ fn row_of(found: &Value) -> Vec<String> {
         format!("{:.3e}", number("max_abs")),
         format!("{:.3e}", number("nmse")),
         format!("{:.3e}", number("kld_mean")),
+        format!("{:.3e}", number("kld_p99")),
         format!("{:.3e}", number("kld_max")),
         format!("{:.2}%", 100.0 * number("top1")),
+        format!("{:.2}%", 100.0 * number("top5")),
     ]
 }
 
@@ -78,7 +80,7 @@ fn a_spilled_cache_passes_and_the_table_and_the_json_say_the_same() {
     assert_eq!(json["gate"], "logit-equiv");
     assert_eq!(json["verdict"], "pass");
     assert_eq!(json["n_ctx"], 512);
-    assert_eq!(json["window_cells"], 128);
+    assert_eq!(json["window_cells"], json!([128]));
     assert_eq!(json["inject"], Value::Null);
     assert_eq!(json["model"], model.to_str().unwrap());
     for word in [
@@ -92,19 +94,21 @@ fn a_spilled_cache_passes_and_the_table_and_the_json_say_the_same() {
     ] {
         assert!(table.contains(word), "no {word:?} in: {table}");
     }
-    for (name, field) in [
-        ("stock against stock", "stock_vs_stock"),
-        ("resident against stock", "resident_vs_stock"),
-        ("spilled against stock", "spilled_vs_stock"),
-        ("spilled against resident", "spilled_vs_resident"),
+    let metrics = &json["metrics"];
+    let spilled = &metrics["spilled"][0];
+    for (name, found) in [
+        ("stock against stock", &metrics["stock_vs_stock"]),
+        ("resident against stock", &metrics["resident_vs_stock"]),
+        ("window 128 against stock", &spilled["vs_stock"]),
+        ("window 128 against resident", &spilled["vs_resident"]),
     ] {
-        assert_eq!(row(&table, name), row_of(&json["metrics"][field]), "{name}");
+        assert_eq!(row(&table, name), row_of(found), "{name}");
     }
-    let equal = &json["metrics"]["spilled_vs_resident"];
+    let equal = &spilled["vs_resident"];
     assert_eq!(equal["bits_equal"], true);
     assert_eq!(equal["max_abs"], 0.0);
     assert_eq!(equal["top1"], 1.0);
-    assert!(json["metrics"]["tiles_tail"].as_u64().unwrap() > 0);
+    assert!(spilled["tiles_tail"].as_u64().unwrap() > 0);
 }
 
 /// The fault turns the gate red, and the lines say for which reason.
@@ -124,8 +128,11 @@ fn caught(fault: &str) {
     );
     assert_eq!(json["verdict"], "fail");
     assert_eq!(json["inject"], fault);
-    assert_eq!(row(&table, "spilled against resident")[1], "differ");
-    assert_eq!(json["metrics"]["spilled_vs_resident"]["bits_equal"], false);
+    assert_eq!(row(&table, "window 64 against resident")[1], "differ");
+    assert_eq!(
+        json["metrics"]["spilled"][0]["vs_resident"]["bits_equal"],
+        false
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ mod verdict;
 
 pub use cliff::{Cliff, CliffPoint, CliffReport};
 pub use error::GateError;
-pub use logit_equiv::{Inject, LogitEquiv, LogitEquivReport};
+pub use logit_equiv::{Inject, LogitEquiv, LogitEquivReport, SpilledRun};
 pub use metrics::Comparison;
 pub use niah::{Asked, Niah, Said, Spot};
 pub use niah_report::{NiahReport, TaskScore};

@@ -26,8 +26,8 @@ pub enum Inject {
 pub struct LogitEquiv {
     /// Tokens of context; the text fills it.
     pub n_ctx: u32,
-    /// Cells of each layer in the window.
-    pub window_cells: u32,
+    /// Cells of each layer in the window, one run each.
+    pub windows: Vec<u32>,
     /// Cells of a tile; `None` for the default.
     pub tile_cells: Option<u32>,
     /// How K and V are stored.
@@ -58,14 +58,22 @@ pub struct LogitEquivReport {
     pub stock_vs_stock: Comparison,
     /// The resident tiled run against llama.cpp's own attention.
     pub resident_vs_stock: Comparison,
-    /// The spilled run against llama.cpp's own attention.
-    pub spilled_vs_stock: Comparison,
-    /// The spilled run against the resident tiled one.
-    pub spilled_vs_resident: Comparison,
-    /// Where the spilled run's cache lay and what its attention did, in words.
-    pub residency: String,
+    /// The spilled runs.
+    pub spilled: Vec<SpilledRun>,
+}
+
+/// A run with a window.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct SpilledRun {
     /// Cells of the window as it was made.
     pub window_cells: u32,
+    /// Against llama.cpp's own attention.
+    pub vs_stock: Comparison,
+    /// Against the resident tiled run.
+    pub vs_resident: Comparison,
+    /// Where its cache lay and what its attention did, in words.
+    pub residency: String,
     /// Tiles read from a tail.
     pub tiles_tail: u64,
 }
@@ -86,7 +94,7 @@ const NOISE_UBATCH: u32 = 32;
 const FLOOR_LEAST: f64 = 1e-6;
 
 impl LogitEquiv {
-    /// Runs the four contexts one after the other. `progress` is told the name of each run and the share of it that is done.
+    /// Runs the contexts one after the other. `progress` is told the name of each run and the share of it that is done.
     ///
     /// # Errors
     /// When a run is not possible, or when it would prove nothing.
@@ -95,17 +103,19 @@ impl LogitEquiv {
         model: &Model,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<LogitEquivReport, GateError> {
-        if self.window_cells >= self.n_ctx {
+        if let Some(&window_cells) = self.windows.iter().find(|&&cells| cells >= self.n_ctx) {
             return Err(GateError::NothingSpills {
-                window_cells: self.window_cells,
+                window_cells,
                 n_ctx: self.n_ctx,
             });
         }
         let tokens = self.tokens(model)?;
-        let spill = RollingKv::window_cells(self.window_cells).order(Order::Tiled);
+        let spill = |cells: u32| RollingKv::window_cells(cells).order(Order::Tiled);
         // What is refused is refused now, and not when the first runs are done.
-        let refused = model.context(&self.params(Some(spill.clone()), self.threads, 512));
-        drop(refused.map_err(rolling_kv::Error::from)?);
+        for &cells in &self.windows {
+            let refused = model.context(&self.params(Some(spill(cells)), self.threads, 512));
+            drop(refused.map_err(rolling_kv::Error::from)?);
+        }
         let n_vocab = model.vocab().len() as usize;
 
         let other_threads = if self.threads > 1 { 1 } else { 2 };
@@ -137,21 +147,31 @@ impl LogitEquiv {
                 |done| progress("resident", done),
             )?
             .0;
-        let (spilled, residency) = self.evaluate(
-            model,
-            &tokens,
-            Some(spill),
-            self.threads,
-            512,
-            self.inject,
-            |done| progress("spilled", done),
-        )?;
-
-        let totals = residency.totals();
-        if totals.tiles_tail == 0 {
-            return Err(GateError::NotEngaged);
-        }
         let compare = |reference: &[f32], other: &[f32]| Comparison::new(reference, other, n_vocab);
+        let mut runs = Vec::new();
+        for &cells in &self.windows {
+            let (spilled, residency) = self.evaluate(
+                model,
+                &tokens,
+                Some(spill(cells)),
+                self.threads,
+                512,
+                self.inject,
+                |done| progress("spilled", done),
+            )?;
+            let tiles_tail = residency.totals().tiles_tail;
+            if tiles_tail == 0 {
+                return Err(GateError::NotEngaged);
+            }
+            let windows = residency.layers.iter().map(|layer| layer.window_cells);
+            runs.push(SpilledRun {
+                window_cells: windows.min().unwrap_or(0),
+                vs_stock: compare(&stock, &spilled),
+                vs_resident: compare(&resident, &spilled),
+                residency: residency.to_string(),
+                tiles_tail,
+            });
+        }
         let mut report = LogitEquivReport {
             verdict: Verdict::Pass,
             reasons: Vec::new(),
@@ -159,16 +179,7 @@ impl LogitEquiv {
             decoded_tokens: DECODED,
             stock_vs_stock: compare(&stock, &noise),
             resident_vs_stock: compare(&stock, &resident),
-            spilled_vs_stock: compare(&stock, &spilled),
-            spilled_vs_resident: compare(&resident, &spilled),
-            window_cells: residency
-                .layers
-                .iter()
-                .map(|layer| layer.window_cells)
-                .min()
-                .unwrap_or(0),
-            tiles_tail: totals.tiles_tail,
-            residency: residency.to_string(),
+            spilled: runs,
         };
         report.judge();
         Ok(report)
@@ -290,26 +301,27 @@ fn flip_a_byte(context: &mut rolling_kv::Context<'_>, cell: u32) {
 impl LogitEquivReport {
     fn judge(&mut self) {
         let floor = (self.stock_vs_stock.kld_mean * FLOOR_FACTOR).max(FLOOR_LEAST);
-        let checks = [
-            (
-                self.spilled_vs_resident.bits_equal,
-                "spilled and resident have the same bits".to_owned(),
+        let mut checks = vec![(
+            self.resident_vs_stock.kld_mean <= floor,
+            format!(
+                "resident is at the noise floor of stock: mean KLD {:.3e} <= {floor:.3e}",
+                self.resident_vs_stock.kld_mean
             ),
-            (
-                self.spilled_vs_stock.kld_mean <= floor,
+        )];
+        for run in &self.spilled {
+            let window = run.window_cells;
+            checks.push((
+                run.vs_resident.bits_equal,
+                format!("spilled and resident have the same bits (window {window})"),
+            ));
+            checks.push((
+                run.vs_stock.kld_mean <= floor,
                 format!(
-                    "spilled is at the noise floor of stock: mean KLD {:.3e} <= {floor:.3e}",
-                    self.spilled_vs_stock.kld_mean
+                    "spilled is at the noise floor of stock: mean KLD {:.3e} <= {floor:.3e} (window {window})",
+                    run.vs_stock.kld_mean
                 ),
-            ),
-            (
-                self.resident_vs_stock.kld_mean <= floor,
-                format!(
-                    "resident is at the noise floor of stock: mean KLD {:.3e} <= {floor:.3e}",
-                    self.resident_vs_stock.kld_mean
-                ),
-            ),
-        ];
+            ));
+        }
         for (holds, what) in checks {
             if !holds {
                 self.verdict = Verdict::Fail;

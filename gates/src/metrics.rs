@@ -14,10 +14,14 @@ pub struct Comparison {
     pub nmse: f64,
     /// Mean over the positions of the Kullback-Leibler divergence from the reference's distribution, in nats.
     pub kld_mean: f64,
+    /// The divergence that 99 of 100 positions stay below, in nats.
+    pub kld_p99: f64,
     /// Largest divergence of a position, in nats.
     pub kld_max: f64,
     /// Share of positions at which both name the same token first.
     pub top1: f64,
+    /// Share of the five most probable tokens that both name, mean over the positions.
+    pub top5: f64,
 }
 
 impl Comparison {
@@ -31,9 +35,12 @@ impl Comparison {
             max_abs: 0.0,
             nmse: 0.0,
             kld_mean: 0.0,
+            kld_p99: 0.0,
             kld_max: 0.0,
             top1: 0.0,
+            top5: 0.0,
         };
+        let mut divergences = Vec::with_capacity(positions);
         let (mut error, mut power) = (0.0, 0.0);
 
         for (a, b) in reference
@@ -50,6 +57,8 @@ impl Comparison {
             let kld = divergence(a, b);
             sums.kld_mean += kld;
             sums.kld_max = sums.kld_max.max(kld);
+            divergences.push(kld);
+            sums.top5 += shared(&top(a), &top(b));
             sums.top1 += f64::from(u8::from(best(a) == best(b)));
         }
 
@@ -57,12 +66,36 @@ impl Comparison {
         sums.nmse = if power > 0.0 { error / power } else { 0.0 };
         sums.kld_mean /= count;
         sums.top1 /= count;
+        sums.top5 /= count;
+        divergences.sort_by(f64::total_cmp);
+        sums.kld_p99 = divergences
+            .get((positions * 99).div_ceil(100).saturating_sub(1))
+            .copied()
+            .unwrap_or(0.0);
         sums
     }
 }
 
 fn best(logits: &[f32]) -> Option<usize> {
     (0..logits.len()).max_by(|&i, &j| logits[i].total_cmp(&logits[j]))
+}
+
+/// The five most probable tokens, or all where there are fewer.
+fn top(logits: &[f32]) -> Vec<usize> {
+    const MOST: usize = 5;
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    let by_logit = |i: &usize, j: &usize| logits[*j].total_cmp(&logits[*i]).then(i.cmp(j));
+    if order.len() > MOST {
+        order.select_nth_unstable_by(MOST, by_logit);
+        order.truncate(MOST);
+    }
+    order
+}
+
+/// Share of one list that stands in the other.
+fn shared(left: &[usize], right: &[usize]) -> f64 {
+    let held = left.iter().filter(|token| right.contains(token)).count();
+    held as f64 / left.len().max(1) as f64
 }
 
 /// Sum over the vocabulary of p (ln p - ln q), both from a softmax in double precision.
@@ -128,6 +161,19 @@ mod tests {
             found.kld_mean
         );
         assert_eq!(found.kld_max, found.kld_mean);
+    }
+
+    #[test]
+    fn one_of_five_other_tokens_and_the_last_hundredth_are_seen() {
+        let left = [6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0];
+        let right = [6.0, 5.0, 4.0, 3.0, 0.0, 1.0, 2.0];
+        let found = Comparison::new(&left, &right, 7);
+        assert!((found.top5 - 0.8).abs() < 1e-12 && found.top1 == 1.0);
+
+        let mut rows = vec![0.0f32; 200];
+        rows[199] = 9.0;
+        let found = Comparison::new(&vec![0.0; 200], &rows, 2);
+        assert!(found.kld_max > 1.0 && found.kld_p99 == 0.0, "{found:?}");
     }
 
     #[test]

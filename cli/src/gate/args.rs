@@ -57,9 +57,13 @@ pub struct LogitEquivArgs {
     #[arg(long, value_name = "N", default_value_t = 6144, value_parser = parse::tokens)]
     pub ctx: u32,
 
-    /// Cells of each layer in the window; the others lie in the tail
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse::token_count)]
-    pub window_cells: u32,
+    /// Cells of each layer in the window; the others lie in the tail. Several with commas between them are one run each
+    #[arg(long, value_name = "LIST", default_value = "1024", value_delimiter = ',', value_parser = parse::token_count)]
+    pub window_cells: Vec<u32>,
+
+    /// The same in percent of the context, such as 50,25,10
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "window_cells", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub window_percent: Vec<u32>,
 
     /// Cells of a tile, a multiple of 32
     ///

@@ -18,7 +18,7 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     }
     let gate = LogitEquiv {
         n_ctx: args.ctx,
-        window_cells: args.window_cells,
+        windows: windows(args),
         tile_cells: args.tile_cells,
         kv_type: kv_type(&args.cache_type),
         threads: args.threads.unwrap_or_else(run::fitting_threads),
@@ -31,11 +31,11 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
         }),
     };
     ui::print(&format!(
-        "gate logit-equiv: model {}, seed {}, ctx {}, window {}, KV {}, {} threads, inject {}",
+        "gate logit-equiv: model {}, seed {}, ctx {}, windows {:?}, KV {}, {} threads, inject {}",
         path.display(),
         gate.seed,
         gate.n_ctx,
-        gate.window_cells,
+        gate.windows,
         gate.kv_type,
         gate.threads,
         gate.inject
@@ -54,6 +54,20 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     Ok(code)
 }
 
+/// Cells, given as such or in percent of the context, rounded down to whole tiles but not to none.
+fn windows(args: &LogitEquivArgs) -> Vec<u32> {
+    const TILE: u32 = 128;
+    let tile = args.tile_cells.unwrap_or(TILE);
+    if args.window_percent.is_empty() {
+        return args.window_cells.clone();
+    }
+    let cells = |percent: &u32| {
+        let cells = u64::from(args.ctx) * u64::from(*percent) / 100;
+        (cells as u32 / tile * tile).max(tile)
+    };
+    args.window_percent.iter().map(cells).collect()
+}
+
 /// The command line allows only names of types, so that the fallback is never taken.
 fn kv_type(name: &str) -> KvType {
     KvType::ALL
@@ -64,34 +78,53 @@ fn kv_type(name: &str) -> KvType {
 
 fn print(report: &LogitEquivReport) {
     ui::print(&format!(
-        "{} prompt tokens, {} decoded; {}\n",
-        report.prompt_tokens, report.decoded_tokens, report.residency
+        "{} prompt tokens, {} decoded\n",
+        report.prompt_tokens, report.decoded_tokens
     ));
+    for run in &report.spilled {
+        ui::print(&run.residency);
+    }
     ui::print(&format!(
-        "{:<24} {:>9} {:>6} {:>12} {:>11} {:>11} {:>11} {:>8}",
-        "", "positions", "bits", "max |dlogit|", "NMSE", "KLD mean", "KLD max", "top-1"
+        "\n{:<34} {:>9} {:>6} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8}",
+        "",
+        "positions",
+        "bits",
+        "max |dlogit|",
+        "NMSE",
+        "KLD mean",
+        "KLD p99",
+        "KLD max",
+        "top-1",
+        "top-5"
     ));
-    for (name, found) in [
-        ("stock against stock", &report.stock_vs_stock),
-        ("resident against stock", &report.resident_vs_stock),
-        ("spilled against stock", &report.spilled_vs_stock),
-        ("spilled against resident", &report.spilled_vs_resident),
-    ] {
-        ui::print(&row(name, found));
+    ui::print(&row("stock against stock", &report.stock_vs_stock));
+    ui::print(&row("resident against stock", &report.resident_vs_stock));
+    for run in &report.spilled {
+        let window = run.window_cells;
+        ui::print(&row(
+            &format!("window {window} against stock"),
+            &run.vs_stock,
+        ));
+        ui::print(&row(
+            &format!("window {window} against resident"),
+            &run.vs_resident,
+        ));
     }
     ui::print("");
 }
 
 fn row(name: &str, found: &Comparison) -> String {
     format!(
-        "{name:<24} {:>9} {:>6} {:>12.3e} {:>11.3e} {:>11.3e} {:>11.3e} {:>7.2}%",
+        "{name:<34} {:>9} {:>6} {:>12.3e} {:>10.3e} {:>10.3e} {:>10.3e} {:>10.3e} {:>7.2}% {:>7.2}%",
         found.positions,
         if found.bits_equal { "equal" } else { "differ" },
         found.max_abs,
         found.nmse,
         found.kld_mean,
+        found.kld_p99,
         found.kld_max,
-        100.0 * found.top1
+        100.0 * found.top1,
+        100.0 * found.top5
     )
 }
 
@@ -106,7 +139,7 @@ fn object(
         "verdict": report.verdict,
         "model": model.display().to_string(),
         "n_ctx": gate.n_ctx,
-        "window_cells": report.window_cells,
+        "window_cells": report.spilled.iter().map(|run| run.window_cells).collect::<Vec<_>>(),
         "engine": if args.device.is_some() { "stream" } else { "in place" },
         "backend": args.device.as_ref().map_or("cpu".to_owned(), |device| format!("sim:{}", device.0)),
         "seed": gate.seed,
