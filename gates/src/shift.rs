@@ -3,6 +3,9 @@
 //! Every token is a sequence of its own, so its keys depend on nothing but itself and its position, in every layer: any position can
 //! be compared with any other.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use rolling_kv::{
     Batch, Context, ContextParams, KvType, Model, Order, Output, RollingKv, Row, Token,
 };
@@ -20,6 +23,8 @@ pub struct Shift {
     pub tokens: u32,
     /// The highest position.
     pub most: i32,
+    /// CPU threads.
+    pub threads: u32,
     /// Seed of the tokens.
     pub seed: u64,
     /// Compare with keys that were made one position too far: the gate must then fail.
@@ -91,64 +96,87 @@ impl Shift {
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<ShiftReport, GateError> {
         let points = points(self.most);
+        let mut made = Made::default();
         let mut errors = Vec::new();
         for (at, point) in points.iter().enumerate() {
-            errors.push(self.errors(model, *point)?);
+            errors.push(self.errors(model, &mut made, *point)?);
             progress("moving keys", (at + 1) as f64 / points.len() as f64);
         }
-        let plain = self.fresh(model, Way::stock(KvType::F32), 0)?;
-        let stored = |kv| -> Result<f64, GateError> {
-            Ok(difference(
-                &self.fresh(model, Way::ours(kv), 0)?.unspread()?,
-                &plain.unspread()?,
-            )
-            .rms)
+        let plain = self.fresh(model, &mut made, Way::stock(KvType::F32), 0)?;
+        let mut stored = |kv| -> Result<f64, GateError> {
+            let keys = self.fresh(model, &mut made, Way::ours(kv), 0)?;
+            Ok(difference(&keys.unspread()?, &plain.unspread()?).rms)
         };
         let (q8_0_stored, f16_stored) = (stored(KvType::Q8_0)?, stored(KvType::F16)?);
         Ok(self.judge(errors, plain.rows.len(), q8_0_stored, f16_stored))
     }
 
-    fn errors(&self, model: &Model, point: ShiftPoint) -> Result<ShiftErrors, GateError> {
-        let moved = |way: Way| -> Result<Option<Difference>, GateError> {
+    fn errors(
+        &self,
+        model: &Model,
+        made: &mut Made,
+        point: ShiftPoint,
+    ) -> Result<ShiftErrors, GateError> {
+        let mut moved = |way: Way| -> Result<Option<Difference>, GateError> {
             let Some(moved) = self.moved(model, way, point)? else {
                 return Ok(None);
             };
             let target = point.target + i32::from(self.misplace);
-            let fresh = self.fresh(model, way, target)?;
+            let fresh = self.fresh(model, made, way, target)?;
             Ok(Some(difference(&moved.floats()?, &fresh.floats()?)))
         };
         let rms = |found: Option<Difference>| found.map_or(f64::NAN, |found| found.rms);
-        let plain = Way::stock(KvType::F32);
         let ours = moved(Way::ours(KvType::F16))?.ok_or(GateError::NoRope)?;
+        let f32_stock = rms(moved(Way::stock(KvType::F32))?);
+        let f16_stock = rms(moved(Way::stock(KvType::F16))?);
+        let q8_0_stock = moved(Way::stock(KvType::Q8_0))?.map(|found| found.rms);
+        let q8_0 = rms(moved(Way::ours(KvType::Q8_0))?);
         Ok(ShiftErrors {
             point,
-            f32_stock: rms(moved(plain)?),
-            f16_stock: rms(moved(Way::stock(KvType::F16))?),
+            f32_stock,
+            f16_stock,
             f16: ours.rms,
             f16_max: ours.max,
-            q8_0_stock: moved(Way::stock(KvType::Q8_0))?.map(|found| found.rms),
-            q8_0: rms(moved(Way::ours(KvType::Q8_0))?),
-            fresh_exact: self.beside_exact(model, point.target)?,
-            origin_exact: self.beside_exact(model, point.origin())?,
+            q8_0_stock,
+            q8_0,
+            fresh_exact: self.beside_exact(model, made, point.target)?,
+            origin_exact: self.beside_exact(model, made, point.origin())?,
         })
     }
 
     /// Fresh f32 keys at a position beside those of position 0, turned in f64.
-    fn beside_exact(&self, model: &Model, position: i32) -> Result<Option<f64>, GateError> {
+    fn beside_exact(
+        &self,
+        model: &Model,
+        made: &mut Made,
+        position: i32,
+    ) -> Result<Option<f64>, GateError> {
         let way = Way::stock(KvType::F32);
-        let raw = self.fresh(model, way, 0)?;
+        let raw = self.fresh(model, made, way, 0)?;
         if raw.turns.iter().any(|turn| !turn.plain) {
             return Ok(None);
         }
         let exact = raw.turned(f64::from(position))?;
-        let fresh = self.fresh(model, way, position)?;
+        let fresh = self.fresh(model, made, way, position)?;
         Ok(Some(difference(&fresh.floats()?, &exact).rms))
     }
 
-    fn fresh(&self, model: &Model, way: Way, position: i32) -> Result<Keys, GateError> {
+    /// Keys that were made at a position; many points ask for the same.
+    fn fresh(
+        &self,
+        model: &Model,
+        made: &mut Made,
+        way: Way,
+        position: i32,
+    ) -> Result<Rc<Keys>, GateError> {
+        if let Some(keys) = made.get(&(way, position)) {
+            return Ok(Rc::clone(keys));
+        }
         let mut context = self.context(model, way)?;
         self.fill(&mut context, position)?;
-        self.read(&mut context, way)
+        let keys = Rc::new(self.read(&mut context, way)?);
+        made.insert((way, position), Rc::clone(&keys));
+        Ok(keys)
     }
 
     /// `None` where such a cache cannot move.
@@ -178,6 +206,7 @@ impl Shift {
         const TILE: u32 = 32;
         let mut params = ContextParams::new(self.tokens)
             .n_seq_max(self.tokens)
+            .threads(self.threads)
             .kv_unified()
             .cache_types(way.kv, KvType::F16);
         if way.ours {
@@ -201,7 +230,7 @@ impl Shift {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let token = Token(((state >> 33) % n_vocab) as i32);
-            batch.push(token, position, &[seq], Output::Yes);
+            batch.push(token, position, &[seq], Output::No);
         }
         context.decode(&batch).map_err(rolling_kv::Error::from)?;
         Ok(())
@@ -289,8 +318,11 @@ impl Shift {
     }
 }
 
+/// Keys that were made, by how they are kept and where.
+type Made = HashMap<(Way, i32), Rc<Keys>>;
+
 /// A way to keep keys and to turn them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Way {
     kv: KvType,
     ours: bool,

@@ -1,4 +1,4 @@
-//! The logit-equivalence gate through the program, on a long text, and its control arms.
+//! The gates of the program on the small real model, at lengths that take minutes, and their control arms.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,9 +10,40 @@ use crate::place::Place;
 use crate::process::{Ended, Run, in_words};
 use crate::report::Counts;
 
-/// Tokens of context, and cells of them in the window.
-const CONTEXT: &str = "6144";
-const WINDOW: &str = "1024";
+/// Logits over a long text, in windows of half, a quarter and a tenth of it.
+const LOGITS: &[&str] = &[
+    "logit-equiv",
+    "--ctx",
+    "6144",
+    "--window-percent",
+    "50,25,10",
+];
+
+/// The same with one window, for a fault.
+const LOGITS_ONCE: &[&str] = &["logit-equiv", "--ctx", "6144", "--window-cells", "1024"];
+
+/// Keys that move.
+const KEYS: &[&str] = &["shift"];
+
+/// Needles at some lengths and places.
+const NEEDLES: &[&str] = &[
+    "niah",
+    "--lengths",
+    "512,1024,2048",
+    "--depths",
+    "0,50,100,border,tail",
+];
+
+/// Needles at all lengths and depths that the model can read.
+const ALL_NEEDLES: &[&str] = &[
+    "niah",
+    "--lengths",
+    "512,1024,2048,4096,6800",
+    "--depths",
+    "0,25,50,75,100",
+    "--window-percent",
+    "25",
+];
 
 /// What must turn the gate red.
 const FAULTS: [&str; 3] = ["flip", "drop", "stale"];
@@ -20,19 +51,44 @@ const FAULTS: [&str; 3] = ["flip", "drop", "stale"];
 /// The longest that one gate may take, on a slow machine under load.
 const LIMIT: Duration = Duration::from_secs(90 * 60);
 
-/// The gate passes.
-pub fn clean(place: &Place) -> Result<Counts> {
-    gate(place)?.run(None)?;
+/// The logit gate passes.
+pub fn logits(place: &Place) -> Result<Counts> {
+    gate(place)?.run(LOGITS, None)?;
     Ok(Counts::ONE)
 }
 
-/// The gate fails with each fault.
-pub fn faults(place: &Place) -> Result<Counts> {
+/// The logit gate fails with each fault.
+pub fn logits_faults(place: &Place) -> Result<Counts> {
     let gate = gate(place)?;
     for fault in FAULTS {
-        gate.run(Some(fault))?;
+        gate.run(LOGITS_ONCE, Some(fault))?;
     }
     Ok(Counts::new(FAULTS.len() as u64, 0, 0))
+}
+
+/// The gate of moved keys passes, and fails with its fault.
+pub fn keys(place: &Place) -> Result<Counts> {
+    let gate = gate(place)?;
+    gate.run(KEYS, None)?;
+    gate.run(&[KEYS, &["--most", "300"]].concat(), Some("misplace"))?;
+    Ok(Counts::new(2, 0, 0))
+}
+
+/// The needle gate passes, and fails with a stale tile.
+pub fn needles(place: &Place) -> Result<Counts> {
+    let gate = gate(place)?;
+    gate.run(NEEDLES, None)?;
+    gate.run(
+        &["niah", "--lengths", "512", "--depths", "0"],
+        Some("stale"),
+    )?;
+    Ok(Counts::new(2, 0, 0))
+}
+
+/// The needle gate passes at every length and depth.
+pub fn all_needles(place: &Place) -> Result<Counts> {
+    gate(place)?.run(ALL_NEEDLES, None)?;
+    Ok(Counts::ONE)
 }
 
 struct Gate {
@@ -48,10 +104,11 @@ fn gate(place: &Place) -> Result<Gate> {
 }
 
 impl Gate {
-    fn run(&self, fault: Option<&str>) -> Result<()> {
+    fn run(&self, options: &[&str], fault: Option<&str>) -> Result<()> {
         let run = Run::new(&self.program)
-            .args(["gate", "logit-equiv", "--ctx", CONTEXT])
-            .args(["--window-cells", WINDOW, "-m"])
+            .arg("gate")
+            .args(options)
+            .arg("-m")
             .arg(&self.model)
             .args(fault.iter().flat_map(|fault| ["--inject", fault]))
             .limit(LIMIT);

@@ -175,12 +175,27 @@ pub fn moved_positions(place: &Place) -> Result<Outcome> {
 
 /// A spilled cache gives the logits of a resident one over thousands of tokens.
 pub fn logit_equivalence(place: &Place) -> Result<Outcome> {
-    counted(equiv::clean(place))
+    counted(equiv::logits(place))
 }
 
 /// The gate for that notices each fault.
 pub fn logit_equivalence_faults(place: &Place) -> Result<Outcome> {
-    counted(equiv::faults(place))
+    counted(equiv::logits_faults(place))
+}
+
+/// Moving keys to other positions costs no more precision than roundings do.
+pub fn moved_keys(place: &Place) -> Result<Outcome> {
+    counted(equiv::keys(place))
+}
+
+/// Needles are found the same wherever they lie.
+pub fn needles(place: &Place) -> Result<Outcome> {
+    counted(equiv::needles(place))
+}
+
+/// The same at every length and depth.
+pub fn needles_all(place: &Place) -> Result<Outcome> {
+    counted(equiv::all_needles(place))
 }
 
 /// The options of llama.cpp's programs do what they say.

@@ -8,9 +8,10 @@ use crate::report::{Outcome, Report};
 use crate::steps::{
     benches, clippy, collect_binaries, dependents, documentation, format, fresh_clone, freshness,
     kernel_warnings, logit_equivalence, logit_equivalence_faults, long_texts, model_fetch,
-    moved_positions, native_build, patches_check, program_options, run_equality, server_on_device,
-    server_smoke, stock_build, tests, tooling_tests, tools, upstream_tests, upstream_tests_all,
-    upstream_tree, valgrind, valgrind_all,
+    moved_keys, moved_positions, native_build, needles, needles_all, patches_check,
+    program_options, run_equality, server_on_device, server_smoke, stock_build, tests,
+    tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree, valgrind,
+    valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -63,6 +64,8 @@ const GATES: &[Step] = &[
     step("server smoke", &["model"], server_smoke),
     step("options", &["model"], program_options),
     step("logit equivalence", &["model"], logit_equivalence),
+    step("moved keys", &["model"], moved_keys),
+    step("needles", &["model"], needles),
 ];
 
 /// What `--full` adds.
@@ -72,6 +75,7 @@ const HEAVY: &[Step] = &[
         &["model"],
         logit_equivalence_faults,
     ),
+    step("all needles", &["model"], needles_all),
     step("freshness", &["native build"], freshness),
     step("fresh clone", &[], fresh_clone),
     step("long texts", &["model"], long_texts),

@@ -153,8 +153,14 @@ pub struct ShiftArgs {
     pub tokens: u32,
 
     /// The highest position that keys are moved from
-    #[arg(long, value_name = "N", default_value_t = 110_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 110_000, value_parser = clap::value_parser!(u32).range(17..=10_000_000))]
     pub most: u32,
+
+    /// CPU threads
+    ///
+    /// [default: as many as this process may use]
+    #[arg(short, long, value_name = "N", value_parser = parse::threads)]
+    pub threads: Option<u32>,
 
     /// Seed of the tokens
     #[arg(short, long, value_name = "S", default_value_t = 1)]

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::args::ShiftArgs;
 use super::error::GateCommandError;
 use super::files::{check_folder, close, with_bars, write_json, write_plot};
-use crate::{device, models, ui};
+use crate::{device, models, run, ui};
 
 pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
     let path = models::resolve(&args.subject.model)?;
@@ -17,6 +17,7 @@ pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
     let gate = Shift {
         tokens: args.tokens,
         most: args.most as i32,
+        threads: args.threads.unwrap_or_else(run::fitting_threads),
         seed: args.seed,
         misplace: args.inject.is_some(),
     };
