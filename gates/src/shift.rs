@@ -16,7 +16,7 @@ use crate::shift_series::{ShiftPoint, ShiftSeries, points};
 use crate::turned_keys::{Difference, Keys, Turn, difference};
 use crate::verdict::Verdict;
 
-/// Keys of so many tokens, moved in every way of [`points`].
+/// Keys of so many tokens, moved in every way that a [`ShiftSeries`] has.
 #[derive(Debug, Clone)]
 pub struct Shift {
     /// Tokens whose keys are compared; half of them lie in the tail.

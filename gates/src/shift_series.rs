@@ -92,9 +92,9 @@ mod tests {
             assert!(values.is_sorted() && values.len() >= 6, "{series:?}");
         }
         assert!(of(ShiftSeries::Parts).all(|point| point.origin() == TARGET + WAY));
-        assert_eq!(of(ShiftSeries::Target).last().unwrap().target, 100_000);
-        assert_eq!(of(ShiftSeries::Distance).last().unwrap().step, 100_000);
-        assert_eq!(of(ShiftSeries::Count).last().unwrap().count, 100);
+        assert_eq!(of(ShiftSeries::Target).next_back().unwrap().target, 100_000);
+        assert_eq!(of(ShiftSeries::Distance).next_back().unwrap().step, 100_000);
+        assert_eq!(of(ShiftSeries::Count).next_back().unwrap().count, 100);
     }
 
     #[test]

@@ -36,10 +36,10 @@ impl Store {
         };
         let mut lines = text.lines();
         let mut store = Self::default();
-        if let Some(first) = lines.next() {
-            if serde_json::from_str::<Value>(first).ok().as_ref() != Some(options) {
-                return Err(GateError::OtherOptions { path: path.into() });
-            }
+        if let Some(first) = lines.next()
+            && serde_json::from_str::<Value>(first).ok().as_ref() != Some(options)
+        {
+            return Err(GateError::OtherOptions { path: path.into() });
         }
         // A run that was killed while it wrote leaves half a line; it is measured again.
         for line in lines {
@@ -85,10 +85,10 @@ impl Store {
         key: &str,
         measure: impl FnOnce() -> Result<T, GateError>,
     ) -> Result<T, GateError> {
-        if let Some(found) = self.known.get(key) {
-            if let Ok(found) = serde_json::from_value(found.clone()) {
-                return Ok(found);
-            }
+        if let Some(found) = self.known.get(key)
+            && let Ok(found) = serde_json::from_value(found.clone())
+        {
+            return Ok(found);
         }
         let found = measure()?;
         if let Some((path, file)) = &mut self.file {

@@ -343,7 +343,7 @@ fn many_sequences_share_a_prefix_and_say_what_each_says_alone() {
     const OWN: usize = 50;
     let model = tiny::model(&backend());
     let params = params(512, 4).kv_unified();
-    assert!(PREFIX + 4 * OWN <= 512 && 4 * (PREFIX + OWN) > 512);
+    const { assert!(PREFIX + 4 * OWN <= 512 && 4 * (PREFIX + OWN) > 512) };
     let prefix = some_tokens(PREFIX, 1);
     let mut twins = Twins::new(&model, &params, RollingKv::window_cells(96));
     twins.append("the prefix", 0, &prefix);

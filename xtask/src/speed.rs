@@ -15,9 +15,8 @@ use crate::process::Run;
 /// The longest that one program may take.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Tokens of a prompt, and tokens decoded.
+/// Tokens of a prompt.
 const PROMPT: u64 = 512;
-const DECODED: u64 = 32;
 
 /// Rows are a prompt or a generation, with an empty cache or behind a text.
 const PROMPT_AT_0: usize = 0;
@@ -125,7 +124,7 @@ fn measure(
     let ended = Run::new(program)
         .arg("-m")
         .arg(model)
-        .args(["-p", &PROMPT.to_string(), "-n", &DECODED.to_string()])
+        .args(["-p", &PROMPT.to_string(), "-n", &decoded(depth).to_string()])
         .args(["-d", &depths(depth), "-r", "1", "-o", "json"])
         .args(["-fa", "on", "-t", &threads.to_string()])
         .args(options)
@@ -138,6 +137,11 @@ fn measure(
             "run it with -o json yourself and look",
         )
     })
+}
+
+/// Tokens decoded: with an empty cache as many as take about a second, so that a hiccup of the machine is not all of it.
+fn decoded(depth: u64) -> u64 {
+    if depth == 0 { 192 } else { 48 }
 }
 
 /// An empty cache, and the text.
