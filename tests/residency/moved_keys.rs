@@ -1,0 +1,169 @@
+//! Keys that moved, beside keys that were made where those went.
+
+use rolling_kv::{
+    Batch, Context, ContextParams, KvType, Model, Output, RollingKv, RopeScaling, Row, Token,
+};
+
+use crate::common::tiny::{self, Shape};
+use crate::common::{backend, logits_after, nmse, some_tokens};
+use crate::shifted::{heads_of, params};
+use crate::twins::spilled;
+
+/// With one layer, K of a token depends on nothing but the token and its position.
+fn fresh_and_moved(
+    model: &Model,
+    params: &ContextParams,
+    spill: &RollingKv,
+    moves: i32,
+) -> [Vec<f32>; 2] {
+    let tokens = some_tokens(300, 1);
+    let mut moved = spilled(model, params, spill.clone());
+    moved.append(0, &tokens).expect("it fits");
+    for _ in 0..moves {
+        moved.memory().shift(0, 100.., -7).expect("it moves");
+        moved.memory().settle().expect("it is turned");
+        moved.memory().shift(0, 93.., 7).expect("it moves back");
+        moved.memory().settle().expect("it is turned");
+    }
+    let mut memory = moved.memory();
+    memory.remove(0, 4..132).expect("removed");
+    memory.shift(0, 132.., -128).expect("moved");
+    let kept = [&tokens[..4], &tokens[132..]].concat();
+    let mut fresh = spilled(model, params, spill.clone());
+    fresh.append(0, &kept).expect("it fits");
+    [&mut moved, &mut fresh].map(|context| logits_after(context, 0, &[Token(77)]))
+}
+
+/// Half of each head is turned, the other half is not.
+#[test]
+fn moved_keys_of_which_a_part_is_turned_are_those_of_a_fresh_run() {
+    let shape = Shape {
+        n_embd: 128,
+        n_layer: 1,
+        ..Shape::default()
+    };
+    let description = tiny::describe(&shape).u32("llama.rope.dimension_count", 32);
+    let model = tiny::finish(description, &backend(), 1);
+    for (kv, bound) in [(KvType::F16, 1e-5), (KvType::Q8_0, 1e-2)] {
+        let params = params().cache_types(kv, KvType::F16);
+        let [moved, fresh] = fresh_and_moved(&model, &params, &RollingKv::window_cells(96), 2);
+        let distance = nmse(&fresh, &moved);
+        assert!(distance < bound, "{kv}: {distance:e}");
+    }
+}
+
+/// Other bases, linear and NTK scaling, and YaRN, whose scale of K's length a shift of llama.cpp's own applies once more.
+#[test]
+fn moved_keys_are_those_of_a_fresh_run_at_their_new_positions() {
+    let backend = backend();
+    let model = heads_of(64, 1, &backend);
+    let scalings = [
+        ("plain", params()),
+        ("another base", params().rope_freq_base(500_000.0)),
+        (
+            "linear",
+            params()
+                .rope_scaling(RopeScaling::Linear)
+                .rope_freq_scale(0.25),
+        ),
+        (
+            "yarn",
+            params()
+                .rope_scaling(RopeScaling::Yarn)
+                .rope_freq_scale(0.25)
+                .yarn_original_ctx(128),
+        ),
+    ];
+    for (name, params) in scalings {
+        for (kv, bound) in [
+            (KvType::F16, 1e-5),
+            (KvType::Bf16, 1e-3),
+            (KvType::Q8_0, 1e-2),
+        ] {
+            let params = params.clone().cache_types(kv, KvType::F16);
+            for moves in [0, 4] {
+                let [moved, fresh] =
+                    fresh_and_moved(&model, &params, &RollingKv::window_cells(96), moves);
+                let distance = nmse(&fresh, &moved);
+                assert!(distance < bound, "{name}, {kv}, {moves}: {distance:e}");
+            }
+        }
+    }
+}
+
+/// A half-precision float.
+fn float_of(half: [u8; 2]) -> f32 {
+    let bits = u16::from_le_bytes(half);
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let (exponent, mantissa) = (i32::from(bits >> 10 & 0x1F), f32::from(bits & 0x3FF));
+    sign * if exponent == 0 {
+        mantissa * 2f32.powi(-24)
+    } else {
+        (1024.0 + mantissa) * 2f32.powi(exponent - 25)
+    }
+}
+
+fn key(context: &mut Context<'_>, entry: usize, cell: u32) -> Vec<f32> {
+    let (_, row) = context
+        .read_cell(entry, Row::K, 0, cell)
+        .expect("there is such a cell");
+    row.chunks_exact(2)
+        .map(|half| float_of([half[0], half[1]]))
+        .collect()
+}
+
+/// Every token a sequence of its own, so that its keys depend on nothing but itself and its position, in every layer.
+fn apart(context: &mut Context<'_>, position: i32) {
+    let mut batch = Batch::new();
+    for (seq, token) in some_tokens(APART as usize, 1).into_iter().enumerate() {
+        batch.push(token, position, &[seq as i32], Output::Yes);
+    }
+    context.decode(&batch).expect("the tokens fit");
+}
+
+const APART: u32 = 64;
+
+/// Gemma 3 answers degraded after a shift that turned its sliding layers by the other layers' base (ggml-org/llama.cpp#12373).
+#[test]
+fn each_layer_turns_by_its_own_base_in_both_parts() {
+    let shape = Shape {
+        architecture: "gemma3",
+        n_layer: 6,
+        ..Shape::default()
+    };
+    let description = tiny::describe(&shape)
+        .u32("gemma3.attention.sliding_window", 32)
+        .u32("gemma3.attention.key_length", 32)
+        .u32("gemma3.attention.value_length", 32)
+        .f32("gemma3.rope.freq_base", 1_000_000.0)
+        .f32("gemma3.rope.freq_base_swa", 10_000.0);
+    let model = tiny::finish(description, &backend(), 3);
+    let params = ContextParams::new(256)
+        .threads(1)
+        .n_seq_max(APART)
+        .kv_unified()
+        .swa_full();
+    let mut moved = spilled(&model, &params, RollingKv::window_cells(APART / 2));
+    let mut fresh = spilled(&model, &params, RollingKv::window_cells(APART / 2));
+    apart(&mut moved, 300);
+    apart(&mut fresh, 40);
+    for seq in 0..APART as i32 {
+        moved.memory().shift(seq, 300.., -260).expect("moved");
+    }
+    moved.memory().settle().expect("turned");
+    let layers = moved.residency().layers;
+    assert!(layers.iter().any(|layer| layer.sliding) && layers.iter().any(|layer| !layer.sliding));
+    for entry in 0..layers.len() {
+        for cell in 0..APART {
+            let (was, is) = (key(&mut moved, entry, cell), key(&mut fresh, entry, cell));
+            let distance = nmse(&is, &was);
+            assert!(distance < 1e-6, "entry {entry}, cell {cell}: {distance:e}");
+        }
+    }
+    // The other layers' base would be noticed.
+    let (sliding, base) = (layers.len() - 1, 0);
+    assert_ne!(
+        moved.layer_rope(sliding).map(|rope| rope.base),
+        moved.layer_rope(base).map(|rope| rope.base)
+    );
+}
