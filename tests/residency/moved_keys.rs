@@ -38,12 +38,15 @@ fn fresh_and_moved(
 #[test]
 fn moved_keys_of_which_a_part_is_turned_are_those_of_a_fresh_run() {
     let shape = Shape {
+        architecture: "stablelm",
         n_embd: 128,
         n_layer: 1,
         ..Shape::default()
     };
-    let description = tiny::describe(&shape).u32("llama.rope.dimension_count", 32);
+    let description = tiny::describe(&shape).u32("stablelm.rope.dimension_count", 32);
     let model = tiny::finish(description, &backend(), 1);
+    let rope = spilled(&model, &params(), RollingKv::window_cells(96)).layer_rope(0);
+    assert_eq!(rope.map(|rope| (rope.head, rope.rotated)), Some((64, 32)));
     for (kv, bound) in [(KvType::F16, 1e-5), (KvType::Q8_0, 1e-2)] {
         let params = params().cache_types(kv, KvType::F16);
         let [moved, fresh] = fresh_and_moved(&model, &params, &RollingKv::window_cells(96), 2);
