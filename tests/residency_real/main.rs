@@ -199,7 +199,7 @@ fn a_long_text_gives_the_bits_of_the_resident_cache() {
     };
     if std::env::var_os(LONG).is_none() {
         let window = RollingKv::window_cells(1000);
-        compare(&model, KvType::F16, &text(&model, 1280), &[window]);
+        compare(&model, KvType::F16, &text(&model, 1024), &[window]);
         return;
     }
     let tokens = text(&model, 6000);
