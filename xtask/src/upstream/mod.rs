@@ -80,7 +80,7 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
                 parse::restore_fragmented,
             )
         }),
-        timed("server tests", || server::run(&bench, depth)),
+        timed("server tests", || server::run(&bench)),
         timed("tiled attention", || {
             simple(bench.program("test-rkv-attn"), parse::closing)
         }),

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use super::{Bench, Depth, LIMIT};
+use super::{Bench, LIMIT};
 use crate::counts::pytest_closing_line;
 use crate::error::{Error, Result};
 use crate::place::Place;
@@ -32,22 +32,8 @@ pub fn python(place: &Place) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Tests that the short run leaves out: the slowest of those that ask for the form of an answer, or again what a smaller one asks for.
-const LONG: [&str; 10] = [
-    "unit/test_compat_anthropic.py::test_anthropic_streaming_content_block_indices",
-    "unit/test_compat_anthropic.py::test_anthropic_tool_use_basic",
-    "unit/test_completion.py::test_consistent_result_same_seed[1]",
-    "unit/test_completion.py::test_consistent_result_different_batch_size[0.0-16]",
-    "unit/test_completion.py::test_completion_parallel_slots[4-6]",
-    "unit/test_completion.py::test_completion_parallel_slots[1-3]",
-    "unit/test_completion.py::test_different_result_different_seed[1]",
-    "unit/test_tool_call.py::test_completion_without_tool_call_fast[meta-llama-Llama-3.3-70B-Instruct-128-tools2-none-CompletionMode.STREAMED]",
-    "unit/test_tool_call.py::test_completion_without_tool_call_fast[meta-llama-Llama-3.3-70B-Instruct-128-tools2-none-CompletionMode.NORMAL]",
-    "unit/test_sleep.py::test_server_sleep_token_counting_wake",
-];
-
 /// Runs the tests in a copy of their folder and prints the reasons for what was skipped.
-pub fn run(bench: &Bench, depth: Depth) -> Result<Counts> {
+pub fn run(bench: &Bench) -> Result<Counts> {
     let tests = lay_out(bench)?;
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("server_tests");
     for name in [format!("{PLUGIN}.py"), "not_run.txt".to_owned()] {
@@ -63,10 +49,6 @@ pub fn run(bench: &Bench, depth: Depth) -> Result<Counts> {
     let workers = std::thread::available_parallelism()
         .map_or(1, usize::from)
         .min(8);
-    let left_out = LONG
-        .iter()
-        .filter(|_| depth == Depth::Short)
-        .flat_map(|name| ["--deselect", name]);
     let ended = Run::new("python3")
         .args([
             "-m",
@@ -84,7 +66,6 @@ pub fn run(bench: &Bench, depth: Depth) -> Result<Counts> {
             "--tb=short",
             "unit",
         ])
-        .args(left_out)
         .dir(&tests)
         .env("PYTHONPATH", search)
         .env("PYTHONDONTWRITEBYTECODE", "1")
