@@ -242,7 +242,7 @@ public:
         }
         while (done < pieces.size()) {
             if (!graph_of(pieces, done, path)) {
-                throw std::runtime_error("rolling-kv: turning K to its new positions failed half way; clear the context");
+                throw std::runtime_error("rolling-kv: there is no memory to go on turning K to its new positions; clear the context");
             }
         }
         llama_synchronize(lctx);
@@ -297,7 +297,8 @@ private:
         return res;
     }
 
-    // Turns as many pieces as one graph holds. False when nothing was done.
+    // Turns as many pieces as one graph holds. False when there was no memory for it, before anything was done. Throws when some rows may
+    // have been turned and others not: trying again would turn the former twice.
     bool graph_of(const std::vector<piece> & pieces, size_t from, rkv_shift_path path) {
         ggml_backend_sched_t sched = lctx->get_sched();
         ggml_backend_sched_reset(sched);
@@ -316,7 +317,7 @@ private:
         }
         res->set_inputs(nullptr);
         if (lctx->graph_compute(gf, true) != GGML_STATUS_SUCCESS) {
-            return false;
+            throw std::runtime_error("rolling-kv: turning K to its new positions broke off half way; clear the context");
         }
         llama_synchronize(lctx); // the next graph's inputs take this one's place
         done = to;
