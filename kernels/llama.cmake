@@ -3,9 +3,11 @@ set(RKV_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-abi.cpp
+    ${RKV_DIR}/src/rkv-decode.cpp
     ${RKV_DIR}/src/rkv-graph.cpp
     ${RKV_DIR}/src/rkv-kv-rows.cpp
     ${RKV_DIR}/src/rkv-kv-split.cpp
+    ${RKV_DIR}/src/rkv-local.cpp
     ${RKV_DIR}/src/rkv-locality.cpp
     ${RKV_DIR}/src/rkv-plan.cpp
     ${RKV_DIR}/src/rkv-report.cpp
@@ -25,6 +27,7 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-shim-state.cpp
     ${RKV_DIR}/src/rkv-shim-text.cpp
     ${RKV_DIR}/src/rkv-staging.cpp
+    ${RKV_DIR}/src/rkv-state-file.cpp
 )
 
 target_sources(llama PRIVATE ${RKV_LLAMA_SOURCES})

@@ -6,6 +6,7 @@
 mod context;
 mod decode;
 mod load;
+mod local;
 mod locality;
 mod rolling;
 mod sampler;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 pub use context::ContextError;
 pub use decode::{DecodeError, OutputError};
 pub use load::LoadError;
+pub use local::LocalLayersError;
 pub use locality::LocalityError;
 pub use rolling::RollingKvError;
 pub use sampler::SamplerError;
@@ -39,6 +41,9 @@ pub enum Error {
     /// From loading or making a model.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// From reading a file of local layers.
+    #[error(transparent)]
+    LocalLayers(#[from] LocalLayersError),
     /// From making a context.
     #[error(transparent)]
     Context(#[from] ContextError),

@@ -28,6 +28,8 @@ pub enum Fault {
     StepFrozen,
     /// K of the tail stays as it is when its tokens move to other positions.
     MoveWindow,
+    /// Turning K to other positions breaks off half way.
+    MoveBreaks,
 }
 
 impl Fault {
@@ -46,6 +48,7 @@ impl Fault {
             Self::RingOwner => ffi::RKV_FAULT_RING_OWNER,
             Self::StepFrozen => ffi::RKV_FAULT_STEP_FROZEN,
             Self::MoveWindow => ffi::RKV_FAULT_MOVE_WINDOW,
+            Self::MoveBreaks => ffi::RKV_FAULT_MOVE_BREAKS,
         };
         // SAFETY: stores one atomic number.
         unsafe { ffi::rkv_fault_set(raw) };

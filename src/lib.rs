@@ -48,6 +48,7 @@ mod fingerprint;
 mod gguf;
 mod grammar;
 mod host;
+mod local;
 mod locality;
 mod logging;
 mod logits;
@@ -86,17 +87,18 @@ pub use context_params::{Attention, ContextParams, FlashAttention, KvType, Pooli
 pub use device::{Device, DeviceKind, Feature, LinkTotals};
 pub use error::{
     BackendError, ChatError, ContextError, DecodeError, Error, Failure, FailureKind, LoadError,
-    LocalityError, OutputError, Result, RollingKvError, SamplerError, SequenceError, StateError,
-    VocabError,
+    LocalLayersError, LocalityError, OutputError, Result, RollingKvError, SamplerError,
+    SequenceError, StateError, VocabError,
 };
 pub use fault::{Fault, FaultGuard};
+pub use local::LocalLayers;
 pub use locality::{HeadLocality, LocalityParams, bin_start, locality};
 pub use logits::Logits;
 pub use memory::Memory;
 pub use model::Model;
 pub use model_params::{LoadMode, ModelParams, SplitMode};
 pub use perf::Perf;
-pub use residency::{Counters, LayerResidency, Part, Residency, Row};
+pub use residency::{Counters, LayerResidency, Local, Part, Residency, Row};
 pub use rolling::{Order, RollingKv, Schedule, Shift, ShiftPath};
 pub use rope::LayerRope;
 pub use sampler::Sampler;

@@ -38,12 +38,23 @@ pub struct LayerResidency {
     pub window_cells: u32,
     /// Streams: 1 for a unified cache, else the number of sequences.
     pub n_stream: u32,
+    /// Of a local layer: how many first and newest tokens its attention sees. `window_cells` is then the rows that it keeps.
+    pub local: Option<Local>,
     /// K and V in device memory, in bytes.
     pub device_bytes: u64,
     /// K and V in host memory, in bytes.
     pub host_bytes: u64,
     /// What tiled attention did.
     pub counters: Counters,
+}
+
+/// What a local layer sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Local {
+    /// Tokens at the beginning.
+    pub first: u32,
+    /// Newest tokens.
+    pub cells: u32,
 }
 
 /// What tiled attention did, and moves of positions. All zero while llama.cpp's own attention runs.
@@ -131,12 +142,12 @@ impl fmt::Display for Residency {
         let spilling = self
             .layers
             .iter()
-            .filter(|layer| layer.window_cells < layer.kv_size)
+            .filter(|layer| layer.local.is_none() && layer.window_cells < layer.kv_size)
             .count();
         let windows = self
             .layers
             .iter()
-            .filter(|layer| !layer.sliding)
+            .filter(|layer| !layer.sliding && layer.local.is_none())
             .map(|layer| layer.window_cells);
         let (low, high) = (
             windows.clone().min().unwrap_or(0),
@@ -180,6 +191,14 @@ impl fmt::Display for Residency {
             totals.tiles_tail,
             human(totals.tail_bytes_read)
         )?;
+        let local = self.layers.iter().filter_map(|layer| layer.local);
+        if let Some(Local { first, cells }) = local.clone().next() {
+            let n = local.count();
+            write!(
+                f,
+                "; {n} local layers see the first {first} and the newest {cells} tokens only"
+            )?;
+        }
         let moved = totals.moved_window + totals.moved_host + totals.moved_device;
         if moved > 0 {
             write!(
@@ -298,6 +317,10 @@ impl LayerResidency {
             kv_size: raw.kv_size,
             window_cells: raw.window_cells,
             n_stream: raw.n_stream,
+            local: (raw.local != 0).then_some(Local {
+                first: raw.local_first,
+                cells: raw.local_cells,
+            }),
             device_bytes: raw.device_bytes,
             host_bytes: raw.host_bytes,
             counters: Counters {

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use crate::context_params::{ContextParams, FlashAttention, KvType};
 use crate::error::RollingKvError;
 use crate::ffi;
+use crate::local::LocalLayers;
 use crate::model::Model;
 
 /// The order in which attention goes over the cells.
@@ -82,6 +83,7 @@ pub struct RollingKv {
     copy_cells: u32,
     shift: Shift,
     shift_path: ShiftPath,
+    local: Option<LocalLayers>,
 }
 
 impl RollingKv {
@@ -119,6 +121,7 @@ impl RollingKv {
             copy_cells: 0,
             shift: Shift::Rerope,
             shift_path: ShiftPath::Auto,
+            local: None,
         }
     }
 
@@ -163,6 +166,12 @@ impl RollingKv {
     /// Who turns K in host memory when tokens move.
     pub fn shift_path(mut self, path: ShiftPath) -> Self {
         self.shift_path = path;
+        self
+    }
+
+    /// Lets these layers see the first and the newest tokens only. **This changes what the model says**; see [`LocalLayers`].
+    pub fn local_layers(mut self, layers: LocalLayers) -> Self {
+        self.local = Some(layers);
         self
     }
 
@@ -212,6 +221,9 @@ impl RollingKv {
                 .ok_or(RollingKvError::Layer { layer, n_layer })?;
             *slot = window.to_ffi();
         }
+        if let Some(local) = &self.local {
+            local.check(model)?;
+        }
         Ok(Checked {
             window: self.window,
             order: self.order,
@@ -222,6 +234,7 @@ impl RollingKv {
             copy_cells: self.copy_cells,
             shift: self.shift,
             shift_path: self.shift_path,
+            local: self.local.clone(),
         })
     }
 }
@@ -247,12 +260,13 @@ pub(crate) struct Checked {
     copy_cells: u32,
     shift: Shift,
     shift_path: ShiftPath,
+    local: Option<LocalLayers>,
 }
 
 impl Checked {
     /// The C struct; it points into `self`.
     pub(crate) fn to_ffi(&self) -> ffi::rkv_params {
-        ffi::rkv_params {
+        let mut params = ffi::rkv_params {
             mode: ffi::RKV_MODE_WINDOW,
             order: match self.order {
                 Order::Auto => ffi::RKV_ORDER_AUTO,
@@ -283,6 +297,15 @@ impl Checked {
                 ShiftPath::Host => ffi::RKV_SHIFT_PATH_HOST,
                 ShiftPath::Device => ffi::RKV_SHIFT_PATH_DEVICE,
             },
+            local_layers: std::ptr::null(),
+            n_local_layers: 0,
+            local_cells: 0,
+            local_first: 0,
+            local_n_layer: 0,
+        };
+        if let Some(local) = &self.local {
+            local.put(&mut params);
         }
+        params
     }
 }

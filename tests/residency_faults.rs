@@ -107,3 +107,20 @@ fn a_flipped_byte_of_a_tail_cell_shows_in_the_logits() {
     }
     assert!(found[0] != found[1]);
 }
+
+#[test]
+fn a_move_that_breaks_off_is_an_error_until_the_context_is_cleared() {
+    let _alone = alone();
+    let model = tiny::model(&backend());
+    let expected = run(&mut spilled(&model));
+    let mut context = spilled(&model);
+    run(&mut context);
+    {
+        let _guard = Fault::MoveBreaks.inject();
+        context.memory().shift(0, 40.., 5).expect("it is noted");
+        let error = context.append(0, &some_tokens(1, 3)).unwrap_err();
+        assert!(error.to_string().contains("half way"), "{error}");
+    }
+    context.memory().clear().expect("it is cleared");
+    assert!(run(&mut context) == expected, "and works as a new one");
+}

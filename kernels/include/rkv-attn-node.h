@@ -83,6 +83,7 @@ enum rkv_fault {
     RKV_FAULT_RING_OWNER      = 9, // the rings of two contexts have the same slots
     RKV_FAULT_STEP_FROZEN     = 10, // a cache goes on saying which cells its first step wrote and had in use
     RKV_FAULT_MOVE_WINDOW     = 11, // K of the tail is not turned when its cells move to other positions
+    RKV_FAULT_MOVE_BREAKS     = 12, // turning K to other positions breaks off half way
 };
 
 GGML_API void rkv_fault_set(enum rkv_fault fault);

@@ -44,6 +44,9 @@ enum rkv_shift_path {
 #define RKV_TILE_MIN     32
 #define RKV_TILE_MAX     8192
 
+#define RKV_LOCAL_CELLS_DEFAULT 1024
+#define RKV_LOCAL_FIRST_DEFAULT 4
+
 struct rkv_params {
     enum rkv_mode  mode;
     enum rkv_order order;
@@ -55,6 +58,14 @@ struct rkv_params {
     struct rkv_staging_params staging; // of devices that stage the tail's tiles
     enum rkv_shift_mode shift;
     enum rkv_shift_path shift_path;
+
+    // Layers whose attention is limited to the first `local_first` and the newest `local_cells` tokens of a sequence. They have no
+    // tail. This changes results. Made for a model of `local_n_layer` layers; 0: of any.
+    const uint32_t * local_layers; // [n_local_layers], or NULL; read while the context is made
+    size_t   n_local_layers;
+    uint32_t local_cells;          // 0: RKV_LOCAL_CELLS_DEFAULT
+    uint32_t local_first;
+    uint32_t local_n_layer;
 };
 
 #ifdef __cplusplus

@@ -20,6 +20,9 @@ struct rkv_layer_residency {
     uint32_t kv_size;         // cells of a stream
     uint32_t window_cells;    // cells of a stream in device memory
     uint32_t n_stream;
+    uint8_t  local;           // 1: its attention sees the first `local_first` and the newest `local_cells` tokens; `window_cells` rows are kept of it
+    uint32_t local_first;
+    uint32_t local_cells;
     uint64_t device_bytes;    // of K and V in device memory
     uint64_t host_bytes;      // of K and V in host memory
     struct rkv_layer_counters counters;

@@ -35,10 +35,9 @@ bool rkv_bench_take(int argc, char ** argv, int & i) {
         if (i + 1 >= argc) {
             throw std::invalid_argument(std::string(option.name) + " needs a value: " + option.hint);
         }
-        const std::string name  = argv[i];
-        const std::string value = argv[++i];
-        // A list of layers has commas of its own.
-        const auto values = name == "--kv-resident-layers" ? std::vector<std::string>{ value } : split(value);
+        const std::string name   = argv[i];
+        const std::string value  = argv[++i];
+        const auto        values = option.list ? std::vector<std::string>{ value } : split(value);
 
         std::vector<variant_t> res;
         for (const auto & variant : g_variants) {

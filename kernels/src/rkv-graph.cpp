@@ -87,7 +87,7 @@ void rkv_graph_check(ggml_cgraph * gf, const rkv_attn_config & config) {
     std::unordered_set<const ggml_tensor *> ours; // views that lead from a split cache to its attention
     for (int i = 0; i < ggml_graph_n_nodes(gf); ++i) {
         const ggml_tensor * node = ggml_graph_node(gf, i);
-        if (node->op == GGML_OP_FLASH_ATTN_EXT && node->src[RKV_ATTN_SRC_K_TAIL]) {
+        if (node->op == GGML_OP_FLASH_ATTN_EXT && (node->src[RKV_ATTN_SRC_K_TAIL] || rkv_local_view(node->src[1]))) {
             for (int s = 1; s <= 2; ++s) {
                 for (const ggml_tensor * t = node->src[s]; t->op == GGML_OP_PERMUTE || t->op == GGML_OP_VIEW; t = t->src[0]) {
                     ours.insert(t);
@@ -103,7 +103,7 @@ void rkv_graph_check(ggml_cgraph * gf, const rkv_attn_config & config) {
         }
         for (int s = 0; s < GGML_MAX_SRC; ++s) {
             const ggml_tensor * src = node->src[s];
-            if (src && src->op == GGML_OP_VIEW && rkv_view_tail(src)) {
+            if (src && src->op == GGML_OP_VIEW && (rkv_view_tail(src) || rkv_local_view(src))) {
                 throw std::runtime_error(format("rolling-kv: node '%s' (%s) reads a cache outside of attention; the architecture is not supported with a window",
                             node->name, ggml_op_name(node->op)));
             }

@@ -2,6 +2,7 @@
 
 // Turns an attention node of the graph into a tiled one, and hangs the tail on it.
 
+#include "rkv-local.h"
 #include "rkv-residency.h"
 #include "rkv-staging.h"
 

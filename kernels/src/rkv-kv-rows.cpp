@@ -31,7 +31,12 @@ ggml_tensor * part_view(ggml_context * ctx, ggml_tensor * part, const rkv_part_s
 
 } // namespace
 
-ggml_tensor * rkv_get_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor * tail, const rkv_part_shape & shape) {
+ggml_tensor * rkv_get_part(ggml_context * ctx, ggml_tensor * window, const rkv_tail & of_layer, ggml_tensor * tail, const rkv_part_shape & shape) {
+    if (of_layer.local) {
+        ggml_tensor * res = part_view(ctx, window, shape, window->ne[1]);
+        rkv_local_hang_mask(res, *of_layer.local);
+        return res;
+    }
     if (!tail) {
         return nullptr;
     }
@@ -48,8 +53,8 @@ ggml_tensor * rkv_view_tail(const ggml_tensor * view) {
     return view->op == GGML_OP_VIEW ? view->src[1] : nullptr;
 }
 
-ggml_tensor * rkv_cpy_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor * tail, ggml_tensor * cur, ggml_tensor * idxs) {
-    if (!tail) {
+ggml_tensor * rkv_cpy_part(ggml_context * ctx, ggml_tensor * window, const rkv_tail & of_layer, ggml_tensor * tail, ggml_tensor * cur, ggml_tensor * idxs) {
+    if (!tail && !of_layer.local) {
         return nullptr;
     }
 
@@ -61,6 +66,9 @@ ggml_tensor * rkv_cpy_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor
         return ggml_reshape_2d(ctx, t, t->ne[0], t->ne[1]*t->ne[2]);
     };
 
+    if (of_layer.local) {
+        return ggml_set_rows(ctx, merge_streams(window), cur, of_layer.local->idxs);
+    }
     ggml_tensor * res = ggml_set_rows(ctx, merge_streams(window), cur, idxs);
     res->src[RKV_SET_ROWS_SRC_TAIL]                = merge_streams(tail);
     res->op_params[RKV_SET_ROWS_PARAM_WINDOW]  = window->ne[1];
@@ -69,6 +77,9 @@ ggml_tensor * rkv_cpy_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor
 }
 
 void rkv_copy_stream(const rkv_tail & tail, uint32_t src, uint32_t dst) {
+    if (tail.local) {
+        tail.local->streams[dst] = tail.local->streams[src];
+    }
     if (!tail.split()) {
         return;
     }

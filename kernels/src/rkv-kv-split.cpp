@@ -60,13 +60,26 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
     }
 
     const uint32_t tile = residency->params.tile_cells;
+    is_local.resize(n_layer);
+    for (uint32_t il = 0; il < n_layer; ++il) {
+        is_local[il] = residency->is_local(il) && row_bytes(il) > 0;
+    }
+    if (std::find(is_local.begin(), is_local.end(), true) != is_local.end()) {
+        local = std::make_shared<rkv_local>();
+        local->first = residency->params.local_first;
+        local->cells = residency->params.local_cells;
+        local->ring  = residency->local_ring;
+        local->alibi = residency->alibi;
+    }
 
     // layers that ask for their own window come off the budget first
     uint64_t fixed   = 0;
     uint64_t row_sum = 0;
     for (uint32_t il = 0; il < n_layer; ++il) {
         const int64_t own = residency->layer_window[il];
-        if (own == RKV_WINDOW_DEFAULT || own == RKV_WINDOW_AUTO) {
+        if (is_local[il]) {
+            fixed += row_bytes(il)*local->rows();
+        } else if (own == RKV_WINDOW_DEFAULT || own == RKV_WINDOW_AUTO) {
             row_sum += row_bytes(il);
         } else {
             fixed += row_bytes(il)*(own == RKV_WINDOW_RESIDENT ? kv_size : std::min<uint64_t>(own, kv_size));
@@ -96,6 +109,10 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
 
 rkv_layer_plan rkv_split::plan(uint32_t il, uint32_t kv_size, ggml_backend_buffer_type_t buft, ggml_backend_dev_t dev) const {
     rkv_layer_plan res = { kv_size, 0, buft, nullptr };
+    if (residency && is_local[il]) {
+        res.window = local->rows();
+        return res;
+    }
     if (!residency || window[il] >= kv_size) {
         return res;
     }
@@ -129,10 +146,15 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
     const rkv_layer_counters * counters = res.counters.get();
     memcpy(&k->op_params[RKV_OP_PARAM_COUNTERS], &counters, sizeof(counters)); // a leaf has no use for op_params of its own
 
+    if (is_local[il]) {
+        res.local = local;
+        local->streams.assign(k->ne[2], std::vector<rkv_local_row>(local->rows()));
+    }
+
     step->streams.resize(k->ne[2]);
     step->step = { uint32_t(step->streams.size()), step->streams.data() };
     res.step = step;
-    const rkv_step * of_cache = &step->step;
+    const rkv_step * of_cache = res.local ? nullptr : &step->step; // it tells of cells, and these are rows
     memcpy(&k->op_params[RKV_OP_PARAM_STEP], &of_cache, sizeof(of_cache));
 
     res.all_in_tail = plan.tail == 0 && plan.buft_tail != nullptr;

@@ -6,6 +6,7 @@
 // memory, and all of stock's code is right for it as it stands.
 
 #include "rkv-attn-node.h"
+#include "rkv-local.h"
 #include "rkv-residency.h"
 #include "rkv-step.h"
 
@@ -40,6 +41,7 @@ struct rkv_tail {
 
     std::shared_ptr<rkv_layer_counters> counters; // set for every layer of a cache that has a residency
     std::shared_ptr<rkv_step_state>     step;     // the same
+    std::shared_ptr<rkv_local>          local;    // set for local layers; all of a cache share one
 
     bool all_in_tail = false; // the window is 0: stock's own tensors lie in host memory
     bool tiled       = false; // the context runs in order tiled
@@ -72,7 +74,7 @@ public:
     rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32_t kv_size, uint32_t n_layer,
             const std::function<uint64_t(uint32_t)> & row_bytes, const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer);
 
-    // `dev` computes the layer; `buft` is where stock would put it.
+    // `dev` computes the layer; `buft` is where stock would put it. A local layer's window is the rows that it keeps.
     rkv_layer_plan plan(uint32_t il, uint32_t kv_size, ggml_backend_buffer_type_t buft, ggml_backend_dev_t dev) const;
 
     using ctx_for_buft_t = std::function<ggml_context *(ggml_backend_buffer_type_t)>;
@@ -83,15 +85,17 @@ public:
 private:
     const rkv_residency * residency; // NULL: this cache is not split
     std::vector<uint32_t> window;    // [n_layer]
+    std::vector<bool>     is_local;  // [n_layer]
 
     std::shared_ptr<rkv_step_state> step = std::make_shared<rkv_step_state>();
+    std::shared_ptr<rkv_local>      local; // NULL: no layer is local
 };
 
 // Throws with the sizes when a buffer of a split cache could not be allocated; `buf` is what the allocation gave.
 void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx);
 
 // View of the first n_kv cells of one part's or both parts' K or V, as stock's get_k and get_v give it; the tail's view hangs on
-// src[1] of the window's view. NULL when the layer is not split.
+// src[1] of the window's view. Of a local layer: its rows, with their mask on src[2]. NULL when the layer is neither.
 struct rkv_part_shape {
     int64_t  n_embd_head;
     int64_t  n_head_kv;
@@ -99,7 +103,7 @@ struct rkv_part_shape {
     uint32_t n_stream; // streams of the view
     uint32_t stream0;
 };
-ggml_tensor * rkv_get_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor * tail, const rkv_part_shape & shape);
+ggml_tensor * rkv_get_part(ggml_context * ctx, ggml_tensor * window, const rkv_tail & of_layer, ggml_tensor * tail, const rkv_part_shape & shape);
 
 // The counters of the layer that `view` (of its K) belongs to, or NULL.
 rkv_layer_counters * rkv_counters_of(const ggml_tensor * view);
@@ -138,10 +142,10 @@ void rkv_step_note(const Layers & layers, const SlotInfo & sinfo, const Cells & 
 // The tail's view that hangs on a window's view, or NULL.
 ggml_tensor * rkv_view_tail(const ggml_tensor * view);
 
-// Node that stores `cur` [n_embd, n_tokens] by the indices of the whole cache. NULL when the layer is not split.
-ggml_tensor * rkv_cpy_part(ggml_context * ctx, ggml_tensor * window, ggml_tensor * tail, ggml_tensor * cur, ggml_tensor * idxs);
+// Node that stores `cur` [n_embd, n_tokens] by the indices of the whole cache. NULL when the layer is neither split nor local.
+ggml_tensor * rkv_cpy_part(ggml_context * ctx, ggml_tensor * window, const rkv_tail & of_layer, ggml_tensor * tail, ggml_tensor * cur, ggml_tensor * idxs);
 
-// Copies stream `src` of a tail to stream `dst`.
+// Copies stream `src` of a tail to stream `dst`; of a local layer, what its rows hold.
 void rkv_copy_stream(const rkv_tail & tail, uint32_t src, uint32_t dst);
 
 // Bytes of one part's tail; 0 when there is none.

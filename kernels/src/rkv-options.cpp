@@ -4,6 +4,7 @@
 #include <cctype>
 #include <iterator>
 #include <stdexcept>
+#include <utility>
 
 namespace {
 
@@ -46,9 +47,9 @@ void set_vram_target(rkv_option_set & o, const std::string & value) {
     check_one_size(o);
 }
 
-// "0-4,11": layers 0 to 4 and 11.
-void set_resident_layers(rkv_option_set & o, const std::string & value) {
-    static const char * expected = "a list of layers like 0-4,11";
+// "0-4,11": layers 0 to 4 and 11, as ranges with both ends.
+std::vector<std::pair<uint32_t, uint32_t>> parse_layers(const std::string & value, const char * expected) {
+    std::vector<std::pair<uint32_t, uint32_t>> res;
     for (size_t pos = 0; pos <= value.size();) {
         const size_t      end   = std::min(value.find(',', pos), value.size());
         const std::string item  = value.substr(pos, end - pos);
@@ -58,11 +59,45 @@ void set_resident_layers(rkv_option_set & o, const std::string & value) {
         if (last < first) {
             bad_value(value, expected);
         }
-        o.layer_window.resize(std::max<size_t>(o.layer_window.size(), last + 1), RKV_WINDOW_DEFAULT);
-        std::fill(o.layer_window.begin() + first, o.layer_window.begin() + last + 1, RKV_WINDOW_RESIDENT);
+        res.emplace_back(first, last);
         pos = end + 1;
     }
+    return res;
+}
+
+void set_resident_layers(rkv_option_set & o, const std::string & value) {
+    for (const auto & [first, last] : parse_layers(value, "a list of layers like 0-4,11")) {
+        o.layer_window.resize(std::max<size_t>(o.layer_window.size(), last + 1), RKV_WINDOW_DEFAULT);
+        std::fill(o.layer_window.begin() + first, o.layer_window.begin() + last + 1, RKV_WINDOW_RESIDENT);
+    }
     o.window_given = true;
+}
+
+void set_local_layers(rkv_option_set & o, const std::string & value) {
+    o.window_given = true;
+    o.local_auto   = value == "auto";
+    if (o.local_auto) {
+        return;
+    }
+    o.local_layers.clear();
+    o.params.local_n_layer = 0;
+    for (const auto & [first, last] : parse_layers(value, "a list of layers like 0-4,11, or auto")) {
+        for (uint32_t il = first; il <= last; ++il) {
+            o.local_layers.push_back(il);
+        }
+    }
+}
+
+void set_local_cells(rkv_option_set & o, const std::string & value) {
+    const uint64_t cells = parse_number(value, INT32_MAX/2, "a number of tokens from 1");
+    if (cells == 0) {
+        bad_value(value, "a number of tokens from 1");
+    }
+    o.params.local_cells = uint32_t(cells);
+}
+
+void set_local_first(rkv_option_set & o, const std::string & value) {
+    o.params.local_first = uint32_t(parse_number(value, INT32_MAX/2, "a number of tokens"));
 }
 
 void set_order(rkv_option_set & o, const std::string & value) {
@@ -119,7 +154,7 @@ const std::vector<rkv_option> & rkv_option_table() {
         { "--kv-window-cells", "N|auto", "LLAMA_ARG_KV_WINDOW_CELLS",
           "cells of each layer kept on the device, rounded down to whole tiles; 'auto' fills --kv-vram-target, or the free device memory (default: auto)", set_window },
         { "--kv-vram-target", "MIB", "LLAMA_ARG_KV_VRAM_TARGET", "device memory in MiB that the KV cache may take, with --kv-window-cells auto", set_vram_target },
-        { "--kv-resident-layers", "LIST", "LLAMA_ARG_KV_RESIDENT_LAYERS", "layers kept wholly on the device, e.g. 0-4,11 (default: none)", set_resident_layers },
+        { "--kv-resident-layers", "LIST", "LLAMA_ARG_KV_RESIDENT_LAYERS", "layers kept wholly on the device, e.g. 0-4,11 (default: none)", set_resident_layers, true },
         { "--kv-order", "ORDER", "LLAMA_ARG_KV_ORDER",
           "'auto' (stock's attention while a layer fits its window) or 'tiled' (tile by tile from the first token: the same bits for every window) (default: auto)", set_order },
         { "--kv-tail-tile", "N", "LLAMA_ARG_KV_TAIL_TILE", "cells of a tile, a multiple of 32 (default: 128)", set_tile },
@@ -131,6 +166,12 @@ const std::vector<rkv_option> & rkv_option_table() {
           "context shift, self-extend and cache reuse while cells lie in host memory: 'rerope' (K is turned to its new positions in both parts) or 'guard' (they are turned off)\n"
           "(default: rerope)", set_shift },
         { "--kv-shift-path", "PATH", "LLAMA_ARG_KV_SHIFT_PATH", "who turns K in host memory: 'host', 'device' (over its link), or 'auto', which is reckoned to be faster (default: auto)", set_shift_path },
+        { "--kv-local-layers", "LIST|auto", "LLAMA_ARG_KV_LOCAL_LAYERS",
+          "CHANGES RESULTS: layers whose attention sees the first and the newest tokens alone, e.g. 3-9,12; they keep nothing else and have no tail.\n"
+          "'auto': those of --kv-local-file (default: none)", set_local_layers, true },
+        { "--kv-local-file", "FILE", "LLAMA_ARG_KV_LOCAL_FILE", "local layers that `rolling-kv gate budget` accepted for this model, with their numbers of tokens", rkv_local_file_read, true },
+        { "--kv-local-cells", "N", "LLAMA_ARG_KV_LOCAL_CELLS", "newest tokens that a local layer sees (default: 1024)", set_local_cells },
+        { "--kv-local-first", "N", "LLAMA_ARG_KV_LOCAL_FIRST", "tokens at the beginning that a local layer sees (default: 4)", set_local_first },
     };
     static_assert(sizeof(rows)/sizeof(rows[0]) == RKV_N_OPTION, "each option has a handler in rkv-common-args.cpp");
     static const std::vector<rkv_option> table(std::begin(rows), std::end(rows));
@@ -147,6 +188,8 @@ void rkv_options_apply(const rkv_option_set & options, llama_context_params & cp
     cparams.rkv.mode = RKV_MODE_WINDOW;
     cparams.rkv.layer_window   = options.layer_window.data();
     cparams.rkv.n_layer_window = options.layer_window.size();
+    cparams.rkv.local_layers   = options.local_layers.empty() ? nullptr : options.local_layers.data();
+    cparams.rkv.n_local_layers = options.local_layers.empty() && options.local_auto ? 1 : options.local_layers.size();
 }
 
 std::string rkv_options_help() {

@@ -41,6 +41,9 @@ rkv_layer_residency describe(const layer_entry & entry) {
     res.kv_size      = entry.cache->get_size();
     res.window_cells = view.all_in_tail ? 0 : view.k->ne[1];
     res.n_stream     = view.k->ne[2];
+    res.local        = view.tail->local != nullptr;
+    res.local_first  = res.local ? view.tail->local->first : 0;
+    res.local_cells  = res.local ? view.tail->local->cells : 0;
 
     const uint64_t own = ggml_nbytes(view.k) + rkv_nbytes(view.v);
     (view.all_in_tail ? res.host_bytes : res.device_bytes) += own;
@@ -67,6 +70,10 @@ cell_place place_of(const llama_context * ctx, uint32_t i, bool value, uint32_t 
     ggml_tensor * tail   = value ? view.tail->v : view.tail->k;
     if (!window || stream >= window->ne[2] || cell >= entries[i].cache->get_size()) {
         return {};
+    }
+    if (view.tail->local) {
+        const int64_t row = view.tail->local->find(stream, cell);
+        return row < 0 ? cell_place{} : cell_place{ window, uint64_t(stream*window->ne[1] + row), RKV_PART_WINDOW };
     }
     if (cell < window->ne[1]) {
         return { window, uint64_t(stream*window->ne[1] + cell), view.all_in_tail ? RKV_PART_TAIL : RKV_PART_WINDOW };
@@ -114,6 +121,7 @@ void rkv_residency_log(const rkv_residency & residency, const llama_memory_i * m
     uint64_t device = 0;
     uint64_t host   = 0;
     uint32_t n_split = 0;
+    uint32_t n_local = 0;
     uint32_t window_min = UINT32_MAX;
     uint32_t window_max = 0;
     uint32_t kv_size = 0;
@@ -122,7 +130,8 @@ void rkv_residency_log(const rkv_residency & residency, const llama_memory_i * m
         const auto layer = describe(entry);
         device += layer.device_bytes;
         host   += layer.host_bytes;
-        if (!layer.sliding) {
+        n_local += layer.local;
+        if (!layer.sliding && !layer.local) {
             n_split   += layer.window_cells < layer.kv_size;
             window_min = std::min(window_min, layer.window_cells);
             window_max = std::max(window_max, layer.window_cells);
@@ -134,6 +143,10 @@ void rkv_residency_log(const rkv_residency & residency, const llama_memory_i * m
     LLAMA_LOG_INFO("rolling-kv: window %s of %u cells, %u of %zu layers with a tail, order %s, tiles of %u cells; KV cache %.2f MiB on the device, %.2f MiB in host memory\n",
             range.c_str(), kv_size, n_split, entries.size(), residency.params.order == RKV_ORDER_TILED ? "tiled" : "auto", residency.params.tile_cells,
             device/1024.0/1024.0, host/1024.0/1024.0);
+    if (n_local > 0) {
+        LLAMA_LOG_WARN("rolling-kv: %u layers are local: they see the first %u and the newest %u tokens only, which changes what the model says\n",
+                n_local, residency.params.local_first, residency.params.local_cells);
+    }
 }
 
 void rkv_residency_info_get(const llama_context * ctx, struct rkv_residency_info * info) {

@@ -1,5 +1,6 @@
 #include "rkv-residency.h"
 
+#include "rkv-local.h"
 #include "rkv-report.h"
 
 #include "llama-cparams.h"
@@ -94,6 +95,59 @@ void check_devices(const llama_model & model, const llama_context_params & param
     }
 }
 
+// Reads params.local_layers and checks that the model's cache can be kept by position.
+void resolve_local(rkv_residency & res, const llama_model & model, const llama_context_params & cp) {
+    auto & params = res.params;
+    const llama_hparams & hparams = model.hparams;
+    if (params.n_local_layers == 0) {
+        return;
+    }
+    if (!params.local_layers) {
+        refuse("the local layers are to be those of a file, and none is given; give --kv-local-file, or name the layers");
+    }
+    if (params.local_n_layer != 0 && params.local_n_layer != hparams.n_layer()) {
+        refuse(format("the local layers were found for a model of %u layers; this one has %u", params.local_n_layer, hparams.n_layer()));
+    }
+    if (params.local_cells == 0) {
+        params.local_cells = RKV_LOCAL_CELLS_DEFAULT;
+    }
+    if (cp.kv_unified && cp.n_seq_max > 1) {
+        refuse("local layers need a buffer of its own for each sequence; make the context with one sequence, or not unified");
+    }
+    if (hparams.n_pos_per_embd() > 1) {
+        refuse(format("local layers keep rows by position, and each token of this model has %u positions; give none", hparams.n_pos_per_embd()));
+    }
+    if (!hparams.causal_attn || cp.attention_type == LLAMA_ATTENTION_TYPE_NON_CAUSAL) {
+        refuse("local layers see the tokens before a token, and this model's attention is not causal; give none");
+    }
+
+    res.local_layers.assign(hparams.n_layer_all, false);
+    for (size_t i = 0; i < params.n_local_layers; ++i) {
+        const uint32_t il = params.local_layers[i];
+        if (il >= hparams.n_layer() || !hparams.has_kv(il) || hparams.is_recr(il)) {
+            refuse(format("layer %u cannot be local: it has no KV cache of its own", il));
+        }
+        if (hparams.is_swa(il)) {
+            refuse(format("layer %u looks back %u tokens only by the model's own design; do not name it as local", il, hparams.n_swa));
+        }
+        res.local_layers[il] = true;
+    }
+    bool whole = false;
+    for (uint32_t il = 0; il < hparams.n_layer(); ++il) {
+        whole = whole || (hparams.has_kv(il) && !hparams.is_recr(il) && !hparams.is_swa(il) && !res.local_layers[il]);
+    }
+    if (!whole) {
+        refuse("every layer is to be local, so that none would see the whole text; leave some out");
+    }
+    params.local_layers   = nullptr;
+    params.n_local_layers = 0;
+
+    const uint64_t n_ctx   = cp.n_ctx ? cp.n_ctx : hparams.n_ctx_train;
+    const uint64_t n_batch = std::min<uint64_t>(n_ctx, std::max(cp.n_batch, cp.n_ubatch));
+    res.local_ring = rkv_local_ring(params.local_first, params.local_cells, uint32_t(n_batch));
+    res.alibi      = hparams.use_alibi;
+}
+
 } // namespace
 
 rkv_params rkv_params_default() {
@@ -101,6 +155,7 @@ rkv_params rkv_params_default() {
     res.mode         = RKV_MODE_OFF;
     res.order        = RKV_ORDER_AUTO;
     res.window_cells = RKV_WINDOW_AUTO;
+    res.local_first  = RKV_LOCAL_FIRST_DEFAULT;
     return res;
 }
 
@@ -141,6 +196,7 @@ rkv_residency rkv_residency_resolve(const llama_model & model, const llama_conte
     }
     params.layer_window   = nullptr;
     params.n_layer_window = 0;
+    resolve_local(res, model, cp);
     res.beside_bytes      = beside_bytes(model, cp);
 
     const int64_t asked = params.window_cells;

@@ -29,9 +29,13 @@ struct rkv_attn_config {
 struct rkv_residency {
     rkv_params           params = {};
     std::vector<int64_t> layer_window; // [n_layer], RKV_WINDOW_* or cells, whole tiles
+    std::vector<bool>    local_layers; // [n_layer], or empty
+    uint32_t             local_ring = 0; // see rkv_local_ring
+    bool                 alibi = false;
     uint64_t             beside_bytes = 0; // sliding caches and states per sequence: they stay on the device and count against a target
 
     bool active() const { return params.mode == RKV_MODE_WINDOW; }
+    bool is_local(uint32_t il) const { return il < local_layers.size() && local_layers[il]; }
 };
 
 // What rkv_params says when nothing is asked.

@@ -56,6 +56,12 @@ std::string refusal_of_stock(const llama_kv_cache & cache) {
     return "";
 }
 
+bool has_local(const llama_kv_cache & cache) {
+    bool res = false;
+    cache.rkv_visit([&](const rkv_layer_view & view) { res = res || view.tail->local; });
+    return res;
+}
+
 bool has_tail(const llama_kv_cache & cache, bool & tiled, bool & guarded) {
     bool tail = false;
     cache.rkv_visit([&](const rkv_layer_view & view) {
@@ -72,6 +78,10 @@ std::string rkv_shift_refusal_of(const llama_kv_cache & cache) {
     const llama_hparams & hparams = cache.rkv_model().hparams;
     if (hparams.n_pos_per_embd() > 1) {
         return format("each token has %u positions", hparams.n_pos_per_embd());
+    }
+
+    if (has_local(cache)) {
+        return "local layers keep their rows by position";
     }
 
     bool tiled   = false;

@@ -316,7 +316,7 @@ private:
             return false;
         }
         res->set_inputs(nullptr);
-        if (lctx->graph_compute(gf, true) != GGML_STATUS_SUCCESS) {
+        if (rkv_fault_get() == RKV_FAULT_MOVE_BREAKS || lctx->graph_compute(gf, true) != GGML_STATUS_SUCCESS) {
             throw std::runtime_error("rolling-kv: turning K to its new positions broke off half way; clear the context");
         }
         llama_synchronize(lctx); // the next graph's inputs take this one's place

@@ -45,6 +45,10 @@ guard_scope::guard_scope(work kind) : computes_before(guard_computes) {
     guard_computes = guard_computes || kind == work::computes;
 }
 
+bool guard_is_up() {
+    return guard_depth > 0;
+}
+
 guard_scope::~guard_scope() {
     guard_depth--;
     guard_computes = computes_before;

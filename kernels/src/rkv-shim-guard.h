@@ -38,6 +38,9 @@ class guard_scope {
     const bool computes_before;
 };
 
+// Whether one lives on this thread.
+bool guard_is_up();
+
 template <typename F> rkv_status guarded(work kind, F && body) noexcept {
     guard_scope scope(kind);
     try {

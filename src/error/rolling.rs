@@ -35,4 +35,12 @@ pub enum RollingKvError {
         "kv_on_host puts the whole cache into host memory, so there is no window: use one of the two"
     )]
     CacheOnHost,
+    /// A local layer that sees nothing.
+    #[error("local layers of 0 cells would see nothing: give at least 1")]
+    NoLocalCells,
+    /// Local layers are a matter of the model.
+    #[error(
+        "the local layers were accepted for another model: run `rolling-kv gate budget` on this one"
+    )]
+    LocalLayersOfAnotherModel,
 }

@@ -7,6 +7,7 @@ mod batch_sizes; // batches, ubatches and contexts of every odd size
 mod bytes; // what a context takes, and what it says that it takes
 mod contract; // windows, budgets, types, streams and model kinds
 mod kinds; // sliding, hybrid and shared caches
+mod local; // layers that see the first and the newest tokens only
 mod moved_keys; // keys that moved, beside keys made at their new positions
 mod placement; // where each row lies, and what the report says
 mod refusals; // what cannot be met is refused with a reason

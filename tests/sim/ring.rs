@@ -1,7 +1,8 @@
-use rolling_kv::{ContextParams, KvType, RollingKv, Schedule};
+use rolling_kv::{ContextParams, KvType, LocalLayers, RollingKv, Schedule};
 
 use crate::backend;
-use crate::common::sim::{TILE, Twins, context, prompt_and_decode, shape};
+use crate::common::sim::{TILE, Twins, bits, context, prompt_and_decode, shape};
+use crate::common::{logits_after, some_tokens};
 
 fn params() -> ContextParams {
     ContextParams::new(512).n_ubatch(64).threads(1)
@@ -127,4 +128,31 @@ fn a_prompt_reads_each_tile_once_a_ubatch() {
         tiles,
         "{staging:?}"
     );
+}
+
+#[test]
+fn local_layers_give_the_cpus_bits_and_bring_nothing_over_the_link() {
+    let twins = Twins::new(&backend(), &shape(3));
+    let params = ContextParams::new(512).n_batch(64).n_ubatch(64).threads(1);
+    let local = |layers: &[u32]| LocalLayers::new(layers.iter().copied(), 60);
+    let read = |context: &mut rolling_kv::Context<'_>| {
+        let mut found = Vec::new();
+        for part in some_tokens(400, 3).chunks(64) {
+            found = bits(&logits_after(context, 0, part));
+        }
+        found
+    };
+    let mut bytes = Vec::new();
+    for layers in [&[1][..], &[0, 1]] {
+        let resident = RollingKv::resident().local_layers(local(layers));
+        let expected = read(&mut context(&twins.cpu, &params, resident));
+        let spill = RollingKv::window_cells(96).local_layers(local(layers));
+        let mut spilled = context(&twins.device, &params, spill);
+        assert!(read(&mut spilled) == expected, "local layers {layers:?}");
+        bytes.push(spilled.staging().expect("the device stages").bytes);
+        for layer in spilled.residency().layers {
+            assert_eq!(layer.local.is_some(), layer.counters.tiles_tail == 0);
+        }
+    }
+    assert!(bytes[1] > 0 && bytes[1] < bytes[0], "{bytes:?}");
 }

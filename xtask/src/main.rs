@@ -27,6 +27,7 @@ mod progress;
 mod report;
 mod server;
 mod setup;
+mod slot_files;
 mod slots;
 mod smoke;
 mod speed;

@@ -13,6 +13,7 @@ use crate::place::Place;
 use crate::process::Run;
 use crate::report::Counts;
 use crate::server::Server;
+use crate::slot_files::Files;
 use crate::story;
 
 /// What the runs need.
@@ -54,6 +55,12 @@ pub fn run(place: &Place) -> Result<Counts> {
     bench.unified_with_a_draft()?;
     bench.guard()?;
     bench.self_extend()?;
+    bench.counts += Files {
+        place,
+        server: bench.bin.join("llama-server"),
+        model: bench.model.clone(),
+    }
+    .run()?;
     Ok(bench.counts)
 }
 
