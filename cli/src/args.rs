@@ -122,6 +122,7 @@ Exit codes: 0 pass, 1 fail, 2 it could not run.
 Examples:
   rolling-kv gate logit-equiv -m smollm2 --ctx 6144 --window-cells 1024 --json found.json
   rolling-kv gate logit-equiv -m smollm2 --inject flip
+  rolling-kv gate logit-equiv -m tiny:gemma2 --ctx 512 --window-cells 128 --tile-cells 32
   rolling-kv gate niah -m smollm2 --lengths 512,2048 --depths 0,50,border --html report.html
   rolling-kv gate shift -m smollm2 --plot shift.svg
   rolling-kv gate cliff -m smollm2 --device sim:link=6.4GB/s --plot cliff.svg";

@@ -14,6 +14,7 @@ mod logging;
 mod models;
 mod profile;
 mod run;
+mod source;
 mod ui;
 mod version;
 

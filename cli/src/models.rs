@@ -70,6 +70,11 @@ pub enum ModelPathError {
         source: std::io::Error,
     },
 
+    #[error(
+        "there is no tiny model {name:?}\n  next: give one of {known} behind `tiny:`, as in `-m tiny:llama`"
+    )]
+    NoSuchTiny { name: String, known: String },
+
     #[error(transparent)]
     NoCacheFolder(#[from] cache::NoCacheFolder),
 }

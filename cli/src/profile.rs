@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rolling_kv::{Backend, Model, ModelParams};
+use rolling_kv::{Backend, ModelParams};
 use rolling_kv_gates::{Profile, ProfileReport, noise_text};
 use serde_json::json;
 
 use crate::gate::files::{check_folder, read_text, with_bars, write_json, write_plot};
 use crate::gate::{GateCommandError, Subject};
 use crate::run::{self, parse};
-use crate::{exit, models, ui};
+use crate::source::Source;
+use crate::{exit, ui};
 
 /// The options of `rolling-kv profile`.
 #[derive(Args)]
@@ -50,7 +51,7 @@ const WORDS: usize = 20_000;
 
 /// Measures, prints a table, and writes what was asked for.
 pub fn profile(args: &ProfileArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.subject.model)?;
+    let source = Source::of(&args.subject.model)?;
     for file in args.subject.json.iter().chain(&args.plot) {
         check_folder(file)?;
     }
@@ -67,19 +68,16 @@ pub fn profile(args: &ProfileArgs) -> Result<u8, GateCommandError> {
     };
     ui::print(&format!(
         "profile: model {}, {} tokens, needle at {}%, seed {}",
-        path.display(),
-        profile.length,
-        profile.depth,
-        profile.seed
+        source, profile.length, profile.depth, profile.seed
     ));
     let backend = Backend::init()?;
-    let model = Model::load(&backend, &path, &ModelParams::default())?;
+    let model = source.load(&backend, &ModelParams::default())?;
     let report = with_bars(|progress| profile.run(&model, progress))?;
     print(&report);
     if let Some(file) = &args.subject.json {
         let object = json!({
             "profile": "locality",
-            "model": path.display().to_string(),
+            "model": source.to_string(),
             "n_ctx": report.length,
             "seed": args.seed,
             "metrics": report,

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::error::GateError;
 use crate::noise_text::noise_text;
+use crate::subject;
 use crate::verdict::Verdict;
 
 /// Decode time per token over the bytes of the tail, on a device behind a link of known bandwidth.
@@ -121,6 +122,7 @@ impl Cliff {
         model: &Model,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<CliffReport, GateError> {
+        subject::check(model)?;
         let tokens = self.tokens(model)?;
         let prompt = tokens.len() - self.decoded as usize;
         let (prompt, decoded) = tokens.split_at(prompt);

@@ -30,17 +30,32 @@ pub enum GateError {
         /// Cells of the context.
         n_ctx: u32,
     },
+    /// The model keeps no K and V, so that nothing of it can spill.
+    #[error(
+        "this model keeps no K and V of what it read, so nothing can lie in host memory: give a model with attention and a cache"
+    )]
+    NoCache,
+    /// The model does not continue a text.
+    #[error(
+        "this model does not continue a text by itself, so there are no logits to compare: give a model with a decoder alone"
+    )]
+    NoDecoder,
     /// The tiled attention never ran, or never read a tail: the gate would prove nothing.
     #[error(
         "the spilled run read no tile from a tail, so it proves nothing; this is an error of the build"
     )]
     NotEngaged,
+    /// The byte to flip lies in no tail.
+    #[error(
+        "the last cell of the prompt lies in no tail, so no byte of a tail was changed: give a smaller window"
+    )]
+    NotInjected,
     /// Keys of this type are not read back.
     #[error("keys stored as {0} are not compared: use f32, f16 or q8_0")]
     KeyType(rolling_kv::KvType),
-    /// No layer of the model turns K by its position.
+    /// No key of the model can be moved to another position.
     #[error(
-        "no layer of this model turns K by its position, so moving it changes nothing: give a model with RoPE"
+        "no key of this model can be moved to another position: it turns none, or its tokens have several positions; give a model with RoPE"
     )]
     NoRope,
     /// The model cannot do any of the tasks, so that nothing could be lost.

@@ -18,6 +18,7 @@ mod shift_plot;
 mod shift_series;
 mod store;
 mod stored_keys;
+mod subject;
 mod turned_keys;
 mod verdict;
 

@@ -1,12 +1,13 @@
 use rolling_kv::{
-    AddSpecial, Batch, ContextParams, Fault, KvType, Model, Order, Output, ParseSpecial, Residency,
-    RollingKv, Row, Token,
+    AddSpecial, Batch, ContextParams, Fault, KvType, Model, Order, Output, ParseSpecial, Part,
+    Residency, RollingKv, Row, Token,
 };
 use serde::Serialize;
 
 use crate::error::GateError;
 use crate::metrics::Comparison;
 use crate::noise_text::noise_text;
+use crate::subject;
 use crate::verdict::Verdict;
 
 /// A fault that must turn the gate red.
@@ -109,6 +110,7 @@ impl LogitEquiv {
                 n_ctx: self.n_ctx,
             });
         }
+        subject::check(model)?;
         let tokens = self.tokens(model)?;
         let spill = |cells: u32| RollingKv::window_cells(cells).order(Order::Tiled);
         // What is refused is refused now, and not when the first runs are done.
@@ -272,7 +274,7 @@ impl LogitEquiv {
             progress(end as f64 / tokens.len() as f64);
         }
         if inject == Some(Inject::Flip) {
-            flip_a_byte(&mut context, prompt as u32 - 1);
+            flip_a_byte(&mut context, prompt as u32 - 1)?;
         }
         for (at, token) in tokens.iter().enumerate().skip(prompt) {
             context
@@ -290,11 +292,20 @@ impl LogitEquiv {
     }
 }
 
-/// Changes one byte of the key of the last cell of the prompt, which lies in the tail, in the first layer.
-fn flip_a_byte(context: &mut rolling_kv::Context<'_>, cell: u32) {
-    if let Some((_, mut row)) = context.read_cell(0, Row::K, 0, cell) {
-        row[1] ^= 0x10;
-        context.overwrite_cell(0, Row::K, 0, cell, &row);
+/// Changes one byte of the key of the last cell of the prompt, which lies in the tail, in the first layer that has one.
+fn flip_a_byte(context: &mut rolling_kv::Context<'_>, cell: u32) -> Result<(), GateError> {
+    let layers = context.residency().layers;
+    let flipped = layers
+        .iter()
+        .position(|layer| layer.host_bytes > 0)
+        .and_then(|entry| {
+            let (_, mut row) = context.read_cell(entry, Row::K, 0, cell)?;
+            row[1] ^= 0x10;
+            context.overwrite_cell(entry, Row::K, 0, cell, &row)
+        });
+    match flipped {
+        Some(Part::Tail) => Ok(()),
+        Some(Part::Window) | None => Err(GateError::NotInjected),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::logit_equiv::Inject;
 use crate::niah_report::NiahReport;
 use crate::ruler::{FitError, Place, Sample, Task, Tokens};
 use crate::store::Store;
+use crate::subject;
 
 /// Where the needle that is asked for stands.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -201,6 +202,7 @@ impl Niah {
         store: &mut Store,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<NiahReport, GateError> {
+        subject::check(model)?;
         let cells = self.cells();
         // Long questions take longer, by more than their length.
         let weight = |length: u32| f64::from(length).powf(1.3);

@@ -1,3 +1,5 @@
+use rolling_kv_tiny::Random;
+
 /// A text of noise for gates that are given none: short sentences of common words, each with a number of its own so
 /// that no two are alike. The same seed gives the same text; the text has at least `words` words.
 #[must_use]
@@ -35,11 +37,11 @@ pub fn noise_text(seed: u64, words: usize) -> String {
         "at the market",
     ];
 
-    let mut state = seed;
+    let mut random = Random::new(seed);
     let mut text = String::new();
     let mut written = 0;
     while written < words {
-        let mut pick = |n: usize| (split_mix(&mut state) % n as u64) as usize;
+        let mut pick = |n: usize| random.below(n as u64) as usize;
         let (subject, verb, object) = (
             SUBJECTS[pick(SUBJECTS.len())],
             VERBS[pick(VERBS.len())],
@@ -51,15 +53,6 @@ pub fn noise_text(seed: u64, words: usize) -> String {
         text.push_str(&sentence);
     }
     text
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014): a small generator with a known period, the same on every machine.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::error::GateError;
 use crate::niah::Counted;
 use crate::ruler::{Place, Sample, Task};
+use crate::subject;
 
 /// Where attention looks over a question of an exact length.
 #[derive(Debug, Clone)]
@@ -77,6 +78,7 @@ impl Profile {
         model: &Model,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<ProfileReport, GateError> {
+        subject::check(model)?;
         let sample = Sample::make(
             Task::Single2,
             self.length as usize,

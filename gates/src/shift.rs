@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::error::GateError;
 use crate::shift_series::{ShiftPoint, ShiftSeries, points};
+use crate::subject;
 use crate::turned_keys::{Difference, Keys, Turn, difference};
 use crate::verdict::Verdict;
 
@@ -95,6 +96,7 @@ impl Shift {
         model: &Model,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<ShiftReport, GateError> {
+        subject::check(model)?;
         let points = points(self.most);
         let mut made = Made::default();
         let mut errors = Vec::new();

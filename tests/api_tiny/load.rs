@@ -91,7 +91,10 @@ fn foreign_files_are_not_models() {
         ),
     ];
     let mut random = Random::new(7);
-    foreign.push(("noise", (0..4096).map(|_| random.next() as u8).collect()));
+    foreign.push((
+        "noise",
+        (0..4096).map(|_| random.next_u64() as u8).collect(),
+    ));
     for (name, bytes) in foreign {
         let error = load(written(&bytes).path()).unwrap_err();
         assert!(
@@ -155,7 +158,7 @@ fn damaged_headers_never_end_the_process() {
             let at = random.below(header_len as u64) as usize;
             bytes[at] = match random.below(3) {
                 0 => bytes[at] ^ (1 << random.below(8)),
-                1 => random.next() as u8,
+                1 => random.next_u64() as u8,
                 _ => 0xFF,
             };
         }

@@ -79,7 +79,9 @@ fn any_bytes_can_be_tokenised() {
         }
         for seed in 0..fewer_if_slow(300) as u64 {
             let mut random = Random::new(seed);
-            let bytes: Vec<u8> = (0..random.below(40)).map(|_| random.next() as u8).collect();
+            let bytes: Vec<u8> = (0..random.below(40))
+                .map(|_| random.next_u64() as u8)
+                .collect();
             vocab
                 .tokenize(&bytes, AddSpecial::Auto, ParseSpecial::Yes)
                 .unwrap();

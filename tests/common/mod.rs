@@ -9,35 +9,10 @@ pub mod tiny;
 
 use rolling_kv::{Backend, Context, Token};
 
+pub use rolling_kv_tiny::Random;
+
 pub fn backend() -> Backend {
     Backend::init().expect("the backends of this build load")
-}
-
-/// A generator that gives the same numbers everywhere (splitmix64).
-#[derive(Clone)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// From -1 to 1.
-    pub fn fraction(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    }
 }
 
 /// Tokens that mean nothing, the same for the same seed.

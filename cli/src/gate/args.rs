@@ -37,7 +37,7 @@ pub enum Gate {
 /// Which model, and where what was found is kept.
 #[derive(Args)]
 pub struct Subject {
-    /// Model file (.gguf), or `smollm2` after `rolling-kv fetch smollm2`
+    /// Model file (.gguf), `smollm2` after `rolling-kv fetch smollm2`, or a tiny random model such as `tiny:llama`, made in memory
     #[arg(short, long, value_name = "MODEL")]
     pub model: PathBuf,
 

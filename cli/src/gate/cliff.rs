@@ -1,8 +1,6 @@
 //! `rolling-kv gate cliff`.
 
-use std::path::Path;
-
-use rolling_kv::{Model, ModelParams};
+use rolling_kv::ModelParams;
 use rolling_kv_gates::{Cliff, CliffReport};
 use serde_json::{Value, json};
 
@@ -10,12 +8,13 @@ use super::args::CliffArgs;
 use super::error::GateCommandError;
 use super::files::{check_folder, close, with_bars, write_json, write_plot};
 use crate::device::{self, SimSpec};
-use crate::{models, ui};
+use crate::source::Source;
+use crate::ui;
 
 const MIB: f64 = 1_048_576.0;
 
 pub fn run(args: &CliffArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.subject.model)?;
+    let source = Source::of(&args.subject.model)?;
     for file in args.subject.json.iter().chain(&args.plot) {
         check_folder(file)?;
     }
@@ -35,19 +34,15 @@ pub fn run(args: &CliffArgs) -> Result<u8, GateCommandError> {
     };
     ui::print(&format!(
         "gate cliff: model {}, simulated device {}, ctx {}, {} cells a copy, seed {}",
-        path.display(),
-        device.0,
-        gate.n_ctx,
-        gate.copy_cells,
-        gate.seed,
+        source, device.0, gate.n_ctx, gate.copy_cells, gate.seed,
     ));
     let backend = device::start(Some(&device))?;
-    let model = Model::load(&backend, &path, &ModelParams::default())?;
+    let model = source.load(&backend, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, progress))?;
     print(&report);
     let code = close(report.verdict, &report.reasons);
     if let Some(file) = &args.subject.json {
-        write_json(file, &object(&path, args, &device, &report))?;
+        write_json(file, &object(&source, args, &device, &report))?;
     }
     if let Some(file) = &args.plot {
         write_plot(file, report.svg())?;
@@ -96,11 +91,11 @@ fn print(report: &CliffReport) {
     ));
 }
 
-fn object(model: &Path, args: &CliffArgs, device: &SimSpec, report: &CliffReport) -> Value {
+fn object(model: &Source, args: &CliffArgs, device: &SimSpec, report: &CliffReport) -> Value {
     json!({
         "gate": "cliff",
         "verdict": report.verdict,
-        "model": model.display().to_string(),
+        "model": model.to_string(),
         "n_ctx": args.ctx,
         "engine": "stream",
         "backend": format!("sim:{}", device.0),

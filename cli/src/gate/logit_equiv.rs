@@ -1,18 +1,17 @@
 //! `rolling-kv gate logit-equiv`.
 
-use std::path::Path;
-
-use rolling_kv::{KvType, Model, ModelParams};
+use rolling_kv::{KvType, ModelParams};
 use rolling_kv_gates::{Comparison, Inject, LogitEquiv, LogitEquivReport};
 use serde_json::{Value, json};
 
 use super::args::{InjectArg, LogitEquivArgs};
 use super::error::GateCommandError;
 use super::files::{check_folder, close, read_text, with_bars, write_json};
-use crate::{device, models, run, ui};
+use crate::source::Source;
+use crate::{device, run, ui};
 
 pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.subject.model)?;
+    let source = Source::of(&args.subject.model)?;
     if let Some(file) = &args.subject.json {
         check_folder(file)?;
     }
@@ -32,7 +31,7 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     };
     ui::print(&format!(
         "gate logit-equiv: model {}, seed {}, ctx {}, windows {:?}, KV {}, {} threads, inject {}",
-        path.display(),
+        source,
         gate.seed,
         gate.n_ctx,
         gate.windows,
@@ -44,12 +43,12 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
     ));
 
     let backend = device::start(args.device.as_ref())?;
-    let model = Model::load(&backend, &path, &ModelParams::default())?;
+    let model = source.load(&backend, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, progress))?;
     print(&report);
     let code = close(report.verdict, &report.reasons);
     if let Some(file) = &args.subject.json {
-        write_json(file, &object(&path, args, &gate, &report))?;
+        write_json(file, &object(&source, args, &gate, &report))?;
     }
     Ok(code)
 }
@@ -129,7 +128,7 @@ fn row(name: &str, found: &Comparison) -> String {
 }
 
 fn object(
-    model: &Path,
+    model: &Source,
     args: &LogitEquivArgs,
     gate: &LogitEquiv,
     report: &LogitEquivReport,
@@ -137,7 +136,7 @@ fn object(
     json!({
         "gate": "logit-equiv",
         "verdict": report.verdict,
-        "model": model.display().to_string(),
+        "model": model.to_string(),
         "n_ctx": gate.n_ctx,
         "window_cells": report.spilled.iter().map(|run| run.window_cells).collect::<Vec<_>>(),
         "engine": if args.device.is_some() { "stream" } else { "in place" },

@@ -1,22 +1,22 @@
 //! `rolling-kv gate niah`.
 
 use std::fs;
-use std::path::Path;
 
-use rolling_kv::{Model, ModelParams};
+use rolling_kv::ModelParams;
 use rolling_kv_gates::{Inject, Niah, NiahReport, Store, noise_text};
 use serde_json::{Value, json};
 
 use super::args::{InjectArg, NiahArgs};
 use super::error::GateCommandError;
 use super::files::{check_folder, close, read_text, with_bars, write_json};
-use crate::{device, models, run, ui};
+use crate::source::Source;
+use crate::{device, run, ui};
 
 /// Words of the built-in essay.
 const ESSAY_WORDS: usize = 20_000;
 
 pub fn run(args: &NiahArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.subject.model)?;
+    let source = Source::of(&args.subject.model)?;
     for file in args
         .subject
         .json
@@ -47,7 +47,7 @@ pub fn run(args: &NiahArgs) -> Result<u8, GateCommandError> {
     if gate.inject == Some(Inject::Flip) {
         return Err(GateCommandError::NoFlip);
     }
-    let options = options(&path, args, &gate);
+    let options = options(&source, args, &gate);
     ui::print(&format!("gate niah: {options}"));
 
     let mut store = match &args.results {
@@ -58,12 +58,12 @@ pub fn run(args: &NiahArgs) -> Result<u8, GateCommandError> {
         ui::print(&format!("{} answers were there already", store.len()));
     }
     let backend = device::start(args.device.as_ref())?;
-    let model = Model::load(&backend, &path, &ModelParams::default())?;
+    let model = source.load(&backend, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, &mut store, progress))?;
     print(&report);
     let code = close(report.verdict, &report.reasons);
     if let Some(file) = &args.subject.json {
-        write_json(file, &object(&path, args, &report, &options))?;
+        write_json(file, &object(&source, args, &report, &options))?;
     }
     if let Some(file) = &args.html {
         fs::write(file, report.html(&options)).map_err(|source| GateCommandError::Html {
@@ -75,10 +75,10 @@ pub fn run(args: &NiahArgs) -> Result<u8, GateCommandError> {
 }
 
 /// Everything that the answers depend on.
-fn options(path: &Path, args: &NiahArgs, gate: &Niah) -> Value {
+fn options(model: &Source, args: &NiahArgs, gate: &Niah) -> Value {
     json!({
         "version": 1,
-        "model": path.display().to_string(),
+        "model": model.to_string(),
         "device": args.device.as_ref().map_or("CPU", |device| &device.0),
         "tasks": gate.tasks.iter().map(|task| task.name()).collect::<Vec<_>>(),
         "lengths": gate.lengths,
@@ -91,11 +91,11 @@ fn options(path: &Path, args: &NiahArgs, gate: &Niah) -> Value {
     })
 }
 
-fn object(path: &Path, args: &NiahArgs, report: &NiahReport, options: &Value) -> Value {
+fn object(model: &Source, args: &NiahArgs, report: &NiahReport, options: &Value) -> Value {
     json!({
         "gate": "niah",
         "verdict": report.verdict,
-        "model": path.display().to_string(),
+        "model": model.to_string(),
         "n_ctx": args.lengths.iter().max(),
         "window_cells": report.asked.iter().map(|one| one.window_cells).max(),
         "engine": "stream",

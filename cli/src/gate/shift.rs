@@ -1,16 +1,17 @@
 //! `rolling-kv gate shift`.
 
-use rolling_kv::{Model, ModelParams};
+use rolling_kv::ModelParams;
 use rolling_kv_gates::{Shift, ShiftErrors, ShiftReport};
 use serde_json::json;
 
 use super::args::ShiftArgs;
 use super::error::GateCommandError;
 use super::files::{check_folder, close, with_bars, write_json, write_plot};
-use crate::{device, models, run, ui};
+use crate::source::Source;
+use crate::{device, run, ui};
 
 pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
-    let path = models::resolve(&args.subject.model)?;
+    let source = Source::of(&args.subject.model)?;
     for file in args.subject.json.iter().chain(&args.plot) {
         check_folder(file)?;
     }
@@ -28,14 +29,14 @@ pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
     };
     ui::print(&format!(
         "gate shift: model {}, device {}, {} tokens, positions up to {}, seed {}{inject}",
-        path.display(),
+        source,
         args.device.as_ref().map_or("CPU", |device| &device.0),
         gate.tokens,
         gate.most,
         gate.seed,
     ));
     let backend = device::start(args.device.as_ref())?;
-    let model = Model::load(&backend, &path, &ModelParams::default())?;
+    let model = source.load(&backend, &ModelParams::default())?;
     let report = with_bars(|progress| gate.run(&model, progress))?;
     print(&report);
     let code = close(report.verdict, &report.reasons);
@@ -43,7 +44,7 @@ pub fn run(args: &ShiftArgs) -> Result<u8, GateCommandError> {
         let object = json!({
             "gate": "shift",
             "verdict": report.verdict,
-            "model": path.display().to_string(),
+            "model": source.to_string(),
             "n_ctx": gate.tokens,
             "window_cells": gate.tokens / 2 / 32 * 32,
             "backend": args.device.as_ref().map_or("CPU".to_owned(), |device| format!("sim:{}", device.0)),

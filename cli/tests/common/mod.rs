@@ -70,13 +70,17 @@ impl Deref for Model {
     }
 }
 
+/// The right to run a program of several threads on a model that is no file.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    TURN.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// SmolLM2, from `ROLLING_KV_TEST_MODEL` or the user's cache, for runs of any number of threads. Without it the caller
 /// returns: the reason is printed, or, where `ROLLING_KV_REQUIRE_MODEL=1` is set, the test fails.
 pub fn model() -> Option<Model> {
-    let turn = || Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner));
     model_path().map(|path| Model {
         path,
-        _turn: turn(),
+        _turn: Turn::Alone(alone()),
     })
 }
 

@@ -1,23 +1,15 @@
 //! Words, numbers and identifiers to make texts of.
 
-/// A generator that gives the same numbers everywhere: SplitMix64 (Steele, Lea and Flood, 2014).
-pub struct Random(u64);
+/// The same numbers everywhere, as words and other things.
+pub struct Random(rolling_kv_tiny::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        Self(rolling_kv_tiny::Random::new(seed))
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        self.0.below(n as u64) as usize
     }
 
     /// In another order (Fisher and Yates).
@@ -34,7 +26,7 @@ impl Random {
 
     /// 32 hexadecimal digits in the groups of a UUID.
     pub fn identifier(&mut self) -> String {
-        let digits = format!("{:016x}{:016x}", self.next(), self.next());
+        let digits = format!("{:016x}{:016x}", self.0.next_u64(), self.0.next_u64());
         format!(
             "{}-{}-{}-{}-{}",
             &digits[..8],

@@ -1,0 +1,113 @@
+//! The gates on tiny models that are made in memory: every way to keep K and V, and what keeps none.
+
+mod common;
+
+use std::process::Output;
+
+use common::{alone, assert_fails, run, stderr, stdout};
+
+/// Three quarters of the context lie in the tail. The noise floor is measured with another number of threads, which is 2 here.
+const SIZE: [&str; 8] = [
+    "--ctx",
+    "256",
+    "--window-cells",
+    "64",
+    "--tile-cells",
+    "32",
+    "--threads",
+    "1",
+];
+
+fn logit_equiv(model: &str, options: &[&str]) -> Output {
+    run(&[&["gate", "logit-equiv", "-m", model], &SIZE[..], options].concat())
+}
+
+#[test]
+fn every_architecture_with_a_cache_has_the_bits_of_the_resident_one() {
+    let _turn = alone();
+    for name in [
+        "llama",
+        "gemma2",
+        "gemma4",
+        "qwen2vl",
+        "deepseek2",
+        "jamba",
+        "byte-pairs",
+    ] {
+        let output = logit_equiv(&format!("tiny:{name}"), &[]);
+        let table = stdout(&output);
+        let text = format!("{name}: {table}{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(table.ends_with("PASS\n"), "{text}");
+        assert!(table.contains(&format!("model tiny:{name},")), "{text}");
+        assert!(
+            table.contains("ok: spilled and resident have the same bits"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn every_fault_is_noticed() {
+    let _turn = alone();
+    // A sliding layer has no tail, and the fault must not go where nobody reads.
+    for model in ["tiny:llama", "tiny:gemma2"] {
+        for fault in ["flip", "drop", "stale"] {
+            let output = logit_equiv(model, &["--inject", fault]);
+            let table = stdout(&output);
+            let text = format!("{model}, {fault}: {table}{}", stderr(&output));
+            assert_eq!(output.status.code(), Some(1), "{text}");
+            assert!(
+                table.contains("FAILED: spilled and resident have the same bits"),
+                "{text}"
+            );
+        }
+    }
+}
+
+/// Neither a pass nor a failure, whichever gate it is; nor does the profile end with a table.
+#[test]
+fn what_keeps_no_cache_is_refused() {
+    let _turn = alone();
+    for (model, word) in [
+        ("tiny:mamba", "no K and V"),
+        ("tiny:bert", "no K and V"),
+        ("tiny:t5", "continue a text"),
+    ] {
+        for command in [
+            &[
+                "gate",
+                "logit-equiv",
+                "--ctx",
+                "256",
+                "--window-cells",
+                "64",
+            ][..],
+            &["gate", "niah", "--lengths", "512"],
+            &["gate", "shift"],
+            &["gate", "cliff", "--ctx", "1024"],
+            &["profile", "--ctx", "1492"],
+        ] {
+            let output = run(&[command, &["-m", model]].concat());
+            let out = stdout(&output);
+            let text = format!("{model}, {command:?}: {out}{}", stderr(&output));
+            assert_eq!(output.status.code(), Some(2), "{text}");
+            assert!(stderr(&output).contains(word), "{text}");
+            assert!(!out.contains("PASS") && !out.contains("FAIL"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_all_of_them() {
+    for command in [
+        &["gate", "logit-equiv"][..],
+        &["gate", "niah"],
+        &["gate", "shift"],
+        &["gate", "cliff"],
+        &["profile"],
+    ] {
+        let output = run(&[command, &["-m", "tiny:gpt"]].concat());
+        assert_fails(&output, 2, &["gpt", "llama, gemma2", "tiny:llama"]);
+    }
+}
