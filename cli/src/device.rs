@@ -18,6 +18,9 @@ pub struct SimSpec(pub String);
 /// Bandwidth of the link when none is given, as in docs/SIM.md.
 const DEFAULT_LINK: &str = "16GB/s";
 
+/// Latency of the link when none is given, as in docs/SIM.md.
+const DEFAULT_LATENCY: &str = "10us";
+
 /// Costs of the size that a card has; of two entries with the same key the later one counts.
 const FOR_TIMING: &str = "time=reckoned,launch=10us,membw=400GB/s,tiles=alias";
 
@@ -33,21 +36,29 @@ impl SimSpec {
 
     /// Bandwidth of the link, in bytes per second; `None` when it cannot be read.
     pub fn link_bytes_per_s(&self) -> Option<f64> {
-        let entries = self.0.split(',');
-        let link = entries
-            .filter_map(|entry| entry.strip_prefix("link="))
-            .next_back()
-            .unwrap_or(DEFAULT_LINK);
+        let link = self.value_of("link").unwrap_or(DEFAULT_LINK);
         let units = [
             ("GB/s", 1e9),
             ("MB/s", 1e6),
             ("GiB/s", f64::from(1 << 30)),
             ("MiB/s", f64::from(1 << 20)),
         ];
-        units.iter().find_map(|(unit, factor)| {
-            let number = link.strip_suffix(unit)?.parse::<f64>().ok()?;
-            Some(number * factor)
-        })
+        scaled(link, &units)
+    }
+
+    /// Latency of the link, in seconds; `None` when it cannot be read.
+    pub fn latency_s(&self) -> Option<f64> {
+        let latency = self.value_of("latency").unwrap_or(DEFAULT_LATENCY);
+        let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+        scaled(latency, &units)
+    }
+
+    /// The last value of a key.
+    fn value_of(&self, key: &str) -> Option<&str> {
+        let entries = self.0.split(',');
+        entries
+            .filter_map(|entry| entry.strip_prefix(key)?.strip_prefix('='))
+            .next_back()
     }
 
     /// The same device with what measuring needs, unless it says otherwise: a time of its own, and tiles that take their time but
@@ -57,6 +68,14 @@ impl SimSpec {
         let more = if self.0.is_empty() { "" } else { "," };
         Self(format!("{FOR_TIMING}{more}{}", self.0))
     }
+}
+
+/// A number with one of these units behind it.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    units.iter().find_map(|(unit, factor)| {
+        let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
+        Some(number * factor)
+    })
 }
 
 #[cfg(test)]
@@ -89,5 +108,9 @@ mod tests {
         assert_eq!(rate("link=500MB/s"), Some(5e8));
         assert_eq!(rate(""), Some(16e9));
         assert_eq!(rate("link=fast"), None);
+        let latency = |spec: &str| SimSpec(spec.into()).latency_s();
+        assert_eq!(latency("latency=5us,latency=2ms"), Some(2e-3));
+        assert_eq!(latency(""), Some(1e-5));
+        assert_eq!(latency("latency=short"), None);
     }
 }

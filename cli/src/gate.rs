@@ -1,6 +1,7 @@
 //! `rolling-kv gate`: what proves, with numbers, that nothing changed but the placement.
 
 mod args;
+mod budget;
 mod cliff;
 mod error;
 pub(crate) mod files;
@@ -21,5 +22,6 @@ pub fn gate(args: &GateArgs) -> Result<u8, GateCommandError> {
         Gate::Cliff(options) => cliff::run(options),
         Gate::Shift(options) => shift::run(options),
         Gate::Niah(options) => niah::run(options),
+        Gate::Budget(options) => budget::run(options),
     }
 }

@@ -3,14 +3,10 @@
 //! The time is the device's own where it reckons one, so that the ratios are those of the schedules and not of this machine's
 //! moods; else it is the time of day.
 
-use std::time::Instant;
-
-use rolling_kv::{
-    AddSpecial, Context, ContextParams, Model, Order, ParseSpecial, RollingKv, Schedule, Staging,
-    StateBlob, Token,
-};
+use rolling_kv::{AddSpecial, Model, ParseSpecial, RollingKv, Schedule, Staging, Token};
 use serde::Serialize;
 
+use crate::decode_time::{Decoder, median};
 use crate::error::GateError;
 use crate::noise_text::noise_text;
 use crate::subject;
@@ -101,17 +97,6 @@ const RING_LIMIT: f64 = 1.05;
 const OP_TOLERANCE: f64 = 0.10;
 /// Slots of the schedule that waits: what it copies, its layer then reads.
 const OP_DEPTH: u32 = 1;
-/// Tokens at each point that do not count: the ring has not run yet.
-const WARM_UP: usize = 2;
-
-/// Milliseconds of a step, bytes that it brought, times that it waited.
-struct Measured {
-    step_ms: f64,
-    bytes: f64,
-    stalls: f64,
-    staging: Staging,
-}
-
 impl Cliff {
     /// Measures every point. `progress` is told what is being done and the share of it that is done.
     ///
@@ -126,13 +111,18 @@ impl Cliff {
         let tokens = self.tokens(model)?;
         let prompt = tokens.len() - self.decoded as usize;
         let (prompt, decoded) = tokens.split_at(prompt);
-        let saved = self.fill(model, prompt, |done| progress("reading the text", done))?;
+        let decoder = Decoder {
+            model,
+            n_ctx: self.n_ctx,
+            copy_cells: self.copy_cells,
+        };
+        let saved = decoder.fill(prompt, |done| progress("reading the text", done))?;
 
         let mut points = Vec::new();
         let mut last = Staging::default();
         for at in 0..=self.points {
             let window = self.window(at);
-            let measure = |spill: RollingKv| self.measure(model, spill, &saved, decoded);
+            let measure = |spill: RollingKv| decoder.measure(spill, &saved, decoded);
             let compute = measure(RollingKv::resident())?;
             let mut ring = RollingKv::window_cells(window).schedule(Schedule::Ring);
             let op = RollingKv::window_cells(window)
@@ -182,70 +172,6 @@ impl Cliff {
         let share = f64::from(at) / f64::from(self.points);
         let tail = f64::from(self.n_ctx) * share * share;
         (self.n_ctx - tail.round() as u32) / TILE * TILE
-    }
-
-    fn context<'model>(
-        &self,
-        model: &'model Model,
-        spill: RollingKv,
-    ) -> Result<Context<'model>, GateError> {
-        let params = ContextParams::new(self.n_ctx)
-            .rolling_kv(spill.order(Order::Tiled).copy_cells(self.copy_cells));
-        Ok(model.context(&params).map_err(rolling_kv::Error::from)?)
-    }
-
-    fn fill(
-        &self,
-        model: &Model,
-        prompt: &[Token],
-        mut progress: impl FnMut(f64),
-    ) -> Result<StateBlob, GateError> {
-        const PART: usize = 512;
-        let mut context = self.context(model, RollingKv::resident())?;
-        for (at, part) in prompt.chunks(PART).enumerate() {
-            context.append(0, part).map_err(rolling_kv::Error::from)?;
-            progress((at * PART + part.len()) as f64 / prompt.len() as f64);
-        }
-        Ok(context.save_sequence(0).map_err(rolling_kv::Error::from)?)
-    }
-
-    fn measure(
-        &self,
-        model: &Model,
-        spill: RollingKv,
-        saved: &StateBlob,
-        decoded: &[Token],
-    ) -> Result<Measured, GateError> {
-        let mut context = self.context(model, spill)?;
-        context
-            .restore_sequence(saved, 0)
-            .map_err(rolling_kv::Error::from)?;
-        let mut times = Vec::new();
-        let mut before = Staging::default();
-        let mut staging = context.staging().unwrap_or_default();
-        for (at, token) in decoded.iter().enumerate() {
-            if at == WARM_UP {
-                before = staging;
-            }
-            let (started, since) = (Instant::now(), staging.device_ns);
-            context
-                .append(0, std::slice::from_ref(token))
-                .map_err(rolling_kv::Error::from)?;
-            context.last_logits().map_err(rolling_kv::Error::from)?;
-            let wall_ms = started.elapsed().as_secs_f64() * 1e3;
-            staging = context.staging().unwrap_or_default();
-            let device_ms = (staging.device_ns - since) as f64 / 1e6;
-            if at >= WARM_UP {
-                times.push(if device_ms > 0.0 { device_ms } else { wall_ms });
-            }
-        }
-        let steps = (staging.steps - before.steps).max(1) as f64;
-        Ok(Measured {
-            step_ms: median(&mut times),
-            bytes: (staging.bytes - before.bytes) as f64 / steps,
-            stalls: (staging.stalls - before.stalls) as f64 / steps,
-            staging,
-        })
     }
 
     fn judge(
@@ -304,9 +230,4 @@ impl Cliff {
             points,
         })
     }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

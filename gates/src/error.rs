@@ -60,11 +60,23 @@ pub enum GateError {
     NoRope,
     /// The model cannot do any of the tasks, so that nothing could be lost.
     #[error(
-        "the model cannot do what it is asked with a resident cache ({found}; 0.5 is the least), so its answers prove nothing: give an easier task, or another model"
+        "the model cannot do what it is asked with a resident cache ({found}; {least} is the least), so its answers prove nothing: give an easier task, or another model"
     )]
     TooWeak {
         /// The score of each task.
         found: String,
+        /// The least that proves something.
+        least: f64,
+    },
+    /// A local layer would see all of it.
+    #[error(
+        "local layers of {cells} tokens see the whole text of {length}: give fewer, or a longer text"
+    )]
+    NothingLocal {
+        /// Tokens that a local layer sees.
+        cells: u32,
+        /// Tokens of the text.
+        length: u32,
     },
     /// No such question can be made.
     #[error(transparent)]

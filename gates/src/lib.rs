@@ -1,8 +1,11 @@
 //! The gates of rolling-kv: each compares what a spilled KV cache computes with what a resident one does, judges the
 //! numbers, and can be made to fail on purpose.
 
+mod budget;
+mod budget_plot;
 mod cliff;
 mod cliff_plot;
+mod decode_time;
 mod error;
 mod html;
 mod logit_equiv;
@@ -22,6 +25,10 @@ mod subject;
 mod turned_keys;
 mod verdict;
 
+pub use budget::{
+    Budget, BudgetReport, ExactLever, ExactReport, LayerReach, LocalLever, LocalLimits,
+    LocalReport, LocalTrial, Split, SplitResult,
+};
 pub use cliff::{Cliff, CliffPoint, CliffReport};
 pub use error::GateError;
 pub use logit_equiv::{Inject, LogitEquiv, LogitEquivReport, SpilledRun};

@@ -6,6 +6,7 @@ use rolling_kv::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::decode_time::Digest;
 use crate::error::GateError;
 use crate::logit_equiv::Inject;
 use crate::niah_report::NiahReport;
@@ -43,7 +44,7 @@ impl Spot {
         }
     }
 
-    fn place(self, length: usize, window: usize) -> Place {
+    pub(crate) fn place(self, length: usize, window: usize) -> Place {
         match self {
             Self::Depth(percent) => Place::Depth(percent),
             Self::Window => Place::Token(window / 2),
@@ -164,7 +165,7 @@ const TILE: u32 = 128;
 const BATCH: usize = 512;
 
 /// Tokens of an answer, as RULER gives each task.
-fn answer_tokens(task: Task) -> u32 {
+pub(crate) fn answer_tokens(task: Task) -> u32 {
     match task {
         Task::VariableTracking => 30,
         Task::CommonWords => 120,
@@ -177,7 +178,7 @@ fn answer_tokens(task: Task) -> u32 {
 pub(crate) struct Counted<'a>(pub(crate) &'a Model);
 
 impl Counted<'_> {
-    fn tokens(&self, text: &str, special: AddSpecial) -> Result<Vec<Token>, FitError> {
+    pub(crate) fn tokens(&self, text: &str, special: AddSpecial) -> Result<Vec<Token>, FitError> {
         self.0
             .vocab()
             .tokenize(text, special, ParseSpecial::No)
@@ -300,7 +301,7 @@ impl Niah {
         }
         reader.back_to(prompt.len() as i32, after_prompt)?;
         let answer = reader.generate(model, answer_tokens(sample.task) as usize)?;
-        let digest = reader.digest;
+        let digest = reader.digest.0;
         Ok(Said {
             score: sample.score(&answer),
             answer,
@@ -312,23 +313,22 @@ impl Niah {
 }
 
 /// Reads tokens into a sequence, and digests the logits after each part.
-struct Reader<'a, 'model> {
+pub(crate) struct Reader<'a, 'model> {
     context: &'a mut Context<'model>,
-    last: Vec<f32>,
-    digest: u64,
+    pub(crate) last: Vec<f32>,
+    digest: Digest,
 }
 
 impl<'a, 'model> Reader<'a, 'model> {
-    fn new(context: &'a mut Context<'model>) -> Self {
+    pub(crate) fn new(context: &'a mut Context<'model>) -> Self {
         Self {
             context,
             last: Vec::new(),
-            // The offset and the prime of FNV-1a, 64 bits.
-            digest: 0xcbf2_9ce4_8422_2325,
+            digest: Digest::default(),
         }
     }
 
-    fn read(&mut self, tokens: &[Token]) -> Result<(), GateError> {
+    pub(crate) fn read(&mut self, tokens: &[Token]) -> Result<(), GateError> {
         self.context
             .append(0, tokens)
             .map_err(rolling_kv::Error::from)?;
@@ -337,13 +337,11 @@ impl<'a, 'model> Reader<'a, 'model> {
             .last_logits()
             .map_err(rolling_kv::Error::from)?;
         self.last = logits.to_vec();
-        for logit in &self.last {
-            self.digest = (self.digest ^ u64::from(logit.to_bits())).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.digest.add(&self.last);
         Ok(())
     }
 
-    fn back_to(&mut self, position: i32, logits: Vec<f32>) -> Result<(), GateError> {
+    pub(crate) fn back_to(&mut self, position: i32, logits: Vec<f32>) -> Result<(), GateError> {
         self.context
             .memory()
             .remove(0, position..)
@@ -353,7 +351,7 @@ impl<'a, 'model> Reader<'a, 'model> {
     }
 
     /// The most probable tokens, up to an end of text or of a line.
-    fn generate(&mut self, model: &Model, most: usize) -> Result<String, GateError> {
+    pub(crate) fn generate(&mut self, model: &Model, most: usize) -> Result<String, GateError> {
         let vocab = model.vocab();
         let mut tokens = Vec::new();
         let mut text = String::new();
@@ -383,7 +381,7 @@ fn best(logits: &[f32]) -> usize {
 }
 
 /// Natural logarithm of a token's probability, in double precision.
-fn log_prob(logits: &[f32], token: Token) -> f64 {
+pub(crate) fn log_prob(logits: &[f32], token: Token) -> f64 {
     let most = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     let sum: f64 = logits
         .iter()

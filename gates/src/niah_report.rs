@@ -68,7 +68,7 @@ impl NiahReport {
                 .map(|score| format!("{} {:.2}", score.task, score.resident))
                 .collect::<Vec<_>>()
                 .join(", ");
-            return Err(GateError::TooWeak { found });
+            return Err(GateError::TooWeak { found, least: ABLE });
         }
 
         let differ: Vec<String> = asked

@@ -35,6 +35,8 @@ pub struct HeadProfile {
     pub head: u32,
     /// Share of the weight by distance; bin `b` begins at the report's `bins[b]`.
     pub mass: Vec<f64>,
+    /// Share at the bin's begin and farther, without the text's first positions.
+    pub beyond: Vec<f64>,
     /// Share on the text's first positions, wherever they are.
     pub first: f64,
     /// Share at most three positions away.
@@ -133,6 +135,7 @@ fn profile(head: &HeadLocality, used: usize) -> HeadProfile {
         layer: head.layer,
         head: head.head,
         mass: head.mass[..used].to_vec(),
+        beyond: (0..used).map(|bin| head.beyond(bin_start(bin))).collect(),
         first: head.on_first(),
         within_3: head.within(4),
         beyond_64: head.beyond(64),
@@ -156,6 +159,18 @@ impl ProfileReport {
     pub fn layer(&self, layer: u32, value: impl Fn(&HeadProfile) -> f64) -> f64 {
         let of = || self.heads.iter().filter(|head| head.layer == layer);
         of().map(value).sum::<f64>() / of().count().max(1) as f64
+    }
+
+    /// Of a layer's heads, the largest share that one has farther than `distance`, the text's first positions left out. Counted from the
+    /// bin that the distance lies in, so rather too much.
+    #[must_use]
+    pub fn reach(&self, layer: u32, distance: u32) -> f64 {
+        let bin = self.bins.partition_point(|&begin| begin <= distance);
+        let heads = self.heads.iter().filter(|head| head.layer == layer);
+        heads
+            .filter_map(|head| head.beyond.get(bin.saturating_sub(1)))
+            .copied()
+            .fold(0.0, f64::max)
     }
 
     /// Mean over all heads.

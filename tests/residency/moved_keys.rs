@@ -126,28 +126,15 @@ fn apart(context: &mut Context<'_>, position: i32) {
 
 const APART: u32 = 64;
 
-/// Gemma 3 answers degraded after a shift that turned its sliding layers by the other layers' base (ggml-org/llama.cpp#12373).
-#[test]
-fn each_layer_turns_by_its_own_base_in_both_parts() {
-    let shape = Shape {
-        architecture: "gemma3",
-        n_layer: 6,
-        ..Shape::default()
-    };
-    let description = tiny::describe(&shape)
-        .u32("gemma3.attention.sliding_window", 32)
-        .u32("gemma3.attention.key_length", 32)
-        .u32("gemma3.attention.value_length", 32)
-        .f32("gemma3.rope.freq_base", 1_000_000.0)
-        .f32("gemma3.rope.freq_base_swa", 10_000.0);
-    let model = tiny::finish(description, &backend(), 3);
+/// Asserts that keys which moved are, in every layer and cell, those that were made at their new positions.
+fn every_layer_turns_as_it_makes<'model>(model: &'model Model) -> Context<'model> {
     let params = ContextParams::new(256)
         .threads(1)
         .n_seq_max(APART)
         .kv_unified()
         .swa_full();
-    let mut moved = spilled(&model, &params, RollingKv::window_cells(APART / 2));
-    let mut fresh = spilled(&model, &params, RollingKv::window_cells(APART / 2));
+    let mut moved = spilled(model, &params, RollingKv::window_cells(APART / 2));
+    let mut fresh = spilled(model, &params, RollingKv::window_cells(APART / 2));
     apart(&mut moved, 300);
     apart(&mut fresh, 40);
     for seq in 0..APART as i32 {
@@ -163,10 +150,68 @@ fn each_layer_turns_by_its_own_base_in_both_parts() {
             assert!(distance < 1e-6, "entry {entry}, cell {cell}: {distance:e}");
         }
     }
+    moved
+}
+
+/// What the first and the last entry of a context's layers have, which are of the other and of the sliding ones.
+fn of_both_kinds<T>(
+    context: &Context<'_>,
+    of: impl Fn(rolling_kv::LayerRope) -> T,
+) -> [Option<T>; 2] {
+    [0, context.residency().layers.len() - 1].map(|entry| context.layer_rope(entry).map(&of))
+}
+
+/// Gemma 3 answers degraded after a shift that turned its sliding layers by the other layers' base (ggml-org/llama.cpp#12373).
+#[test]
+fn each_layer_turns_by_its_own_base_in_both_parts() {
+    let shape = Shape {
+        architecture: "gemma3",
+        n_layer: 6,
+        ..Shape::default()
+    };
+    let description = tiny::describe(&shape)
+        .u32("gemma3.attention.sliding_window", 32)
+        .u32("gemma3.attention.key_length", 32)
+        .u32("gemma3.attention.value_length", 32)
+        .f32("gemma3.rope.freq_base", 1_000_000.0)
+        .f32("gemma3.rope.freq_base_swa", 10_000.0);
+    let model = tiny::finish(description, &backend(), 3);
+    let moved = every_layer_turns_as_it_makes(&model);
     // The other layers' base would be noticed.
-    let (sliding, base) = (layers.len() - 1, 0);
-    assert_ne!(
-        moved.layer_rope(sliding).map(|rope| rope.base),
-        moved.layer_rope(base).map(|rope| rope.base)
+    let [base, sliding] = of_both_kinds(&moved, |rope| rope.base);
+    assert_ne!(base, sliding);
+}
+
+/// Step 3.5 turns half of the channels in some layers and all of them in others; llama.cpp refuses to move its tokens.
+#[test]
+fn each_layer_turns_its_own_part_of_a_head_in_both_parts() {
+    let shape = Shape {
+        architecture: "step35",
+        n_layer: 4,
+        n_head_kv: 2,
+        ..Shape::default()
+    };
+    let description = tiny::describe(&shape)
+        .u32("step35.attention.sliding_window", 32)
+        .u32s("step35.attention.sliding_window_pattern", &[0, 1, 0, 1])
+        .u32("step35.rope.dimension_count", 32)
+        .u32("step35.leading_dense_block_count", 1)
+        .u32("step35.expert_count", 2)
+        .u32("step35.expert_used_count", 1)
+        .u32("step35.expert_feed_forward_length", 64)
+        .u32("step35.expert_shared_feed_forward_length", 64);
+    let model = tiny::finish(description, &backend(), 4);
+    let moved = every_layer_turns_as_it_makes(&model);
+    assert_eq!(
+        of_both_kinds(&moved, |rope| rope.rotated),
+        [Some(16), Some(32)]
     );
+}
+
+/// A tiny model has a random factor for each of its frequencies, as LongRoPE has, so that every test here turns by them.
+#[test]
+fn tiny_models_have_factors_of_their_frequencies() {
+    let model = heads_of(64, 1, &backend());
+    let context = spilled(&model, &params(), RollingKv::window_cells(96));
+    assert_eq!(context.layer_rope(0).map(|rope| rope.plain), Some(false));
 }

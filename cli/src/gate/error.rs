@@ -28,6 +28,8 @@ pub enum GateCommandError {
         "the bandwidth of the device's link is not understood\n  next: give it as link=6.4GB/s"
     )]
     Link,
+    #[error("the latency of the device's link is not understood\n  next: give it as latency=10us")]
+    Latency,
     #[error("the picture could not be drawn: {0}")]
     Draw(String),
     #[error("cannot write {}: {source}\n  next: check the folder, or leave out --plot", path.display())]

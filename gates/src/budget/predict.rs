@@ -92,7 +92,10 @@ mod tests {
     }
 
     fn near(found: f64, expected: f64) {
-        assert!((found - expected).abs() < 0.01 * expected, "{found} {expected}");
+        assert!(
+            (found - expected).abs() < 0.01 * expected,
+            "{found} {expected}"
+        );
     }
 
     #[test]
@@ -108,7 +111,10 @@ mod tests {
 
     #[test]
     fn one_slot_hides_less_than_many() {
-        let one = Machine { slots: 1, ..machine() };
+        let one = Machine {
+            slots: 1,
+            ..machine()
+        };
         assert!(one.step_ms(&tails(&[900; 10])) > 1.2 * machine().step_ms(&tails(&[900; 10])));
     }
 
@@ -120,8 +126,14 @@ mod tests {
             for slots in [1, 2, 8, 64] {
                 let machine = Machine { slots, ..machine() };
                 let step = machine.step_ms(&tails(&cells));
-                assert!(step >= copy_ms.max(10.0) * 0.999, "{cells:?} {step} {copy_ms}");
-                assert!(step <= (copy_ms + 10.0) * 1.001, "{cells:?} {step} {copy_ms}");
+                assert!(
+                    step >= copy_ms.max(10.0) * 0.999,
+                    "{cells:?} {step} {copy_ms}"
+                );
+                assert!(
+                    step <= (copy_ms + 10.0) * 1.001,
+                    "{cells:?} {step} {copy_ms}"
+                );
             }
         }
     }

@@ -6,7 +6,10 @@
 ///
 /// # Errors
 /// What a trial says.
-pub fn largest<E>(most: usize, mut trial: impl FnMut(usize) -> Result<bool, E>) -> Result<Option<usize>, E> {
+pub fn largest<E>(
+    most: usize,
+    mut trial: impl FnMut(usize) -> Result<bool, E>,
+) -> Result<Option<usize>, E> {
     if most == 0 {
         return Ok(None);
     }

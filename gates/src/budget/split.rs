@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// How the budget is spent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Split {
     /// Layers from the first on that lie wholly on the device.
     pub resident_layers: u32,
@@ -30,7 +30,8 @@ impl Cache {
     #[must_use]
     pub fn splits(&self, budget: u64) -> Vec<Split> {
         let layer_bytes = self.cell_bytes * u64::from(self.cells);
-        let most = (budget / layer_bytes.max(1)).min(u64::from(self.layers.saturating_sub(1))) as u32;
+        let most =
+            (budget / layer_bytes.max(1)).min(u64::from(self.layers.saturating_sub(1))) as u32;
         let mut found: Vec<Split> = Vec::new();
         for resident_layers in steps(most) {
             let left = budget - u64::from(resident_layers) * layer_bytes;
@@ -75,20 +76,35 @@ mod tests {
     fn splits_spend_the_budget_and_no_more() {
         let budget = CACHE.cell_bytes * 4096 * 30 / 2;
         let splits = CACHE.splits(budget);
-        assert_eq!(splits[0], Split { resident_layers: 0, window_cells: 2048 });
+        assert_eq!(
+            splits[0],
+            Split {
+                resident_layers: 0,
+                window_cells: 2048
+            }
+        );
         assert!(splits.len() > 3);
         for split in splits {
             let resident = u64::from(split.resident_layers) * 4096;
             let others = u64::from(30 - split.resident_layers) * u64::from(split.window_cells);
             let spent = (resident + others) * CACHE.cell_bytes;
             assert!(spent <= budget);
-            assert!(budget - spent < 30 * 128 * CACHE.cell_bytes, "{split:?} leaves a tile of a layer");
+            assert!(
+                budget - spent < 30 * 128 * CACHE.cell_bytes,
+                "{split:?} leaves a tile of a layer"
+            );
         }
     }
 
     #[test]
     fn no_budget_leaves_no_window() {
-        assert_eq!(CACHE.splits(0), [Split { resident_layers: 0, window_cells: 0 }]);
+        assert_eq!(
+            CACHE.splits(0),
+            [Split {
+                resident_layers: 0,
+                window_cells: 0
+            }]
+        );
     }
 
     #[test]

@@ -1,0 +1,243 @@
+//! The exact lever, reckoned and measured: every split of the budget computes the same bits, and takes another time.
+
+use rolling_kv::{AddSpecial, Model, ParseSpecial, RollingKv, Token};
+use serde::Serialize;
+
+use super::predict::{Machine, Tail};
+use super::split::{Cache, Split};
+use crate::decode_time::{Decoder, Measured};
+use crate::error::GateError;
+use crate::noise_text::noise_text;
+
+/// Cells of a tile.
+const TILE: u32 = 128;
+
+/// The exact lever on a device behind a link.
+#[derive(Debug, Clone)]
+pub struct ExactLever {
+    /// Tokens of context; a text fills all but the decoded ones.
+    pub n_ctx: u32,
+    /// Tokens decoded with each split.
+    pub decoded: u32,
+    /// Cells of a copy.
+    pub copy_cells: u32,
+    /// Bandwidth of the device's link, in bytes per second.
+    pub link_bytes_per_s: f64,
+    /// Latency of the link, in seconds.
+    pub link_latency_s: f64,
+    /// Device memory for the KV cache, in bytes; `None`: half of what the whole cache takes.
+    pub budget_bytes: Option<u64>,
+    /// Seed of the built-in text.
+    pub seed: u64,
+}
+
+/// One split.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct SplitResult {
+    /// The split.
+    #[serde(flatten)]
+    pub split: Split,
+    /// K and V in device memory, in bytes.
+    pub device_bytes: u64,
+    /// Bytes that a step brings to the device.
+    pub tail_bytes: f64,
+    /// A step as reckoned, in milliseconds.
+    pub predicted_ms: f64,
+    /// A step as measured, in milliseconds.
+    pub measured_ms: f64,
+    /// Whether every logit has the bits that it has with every cell on the device.
+    pub bits_equal: bool,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ExactReport {
+    /// What the whole cache takes, in bytes.
+    pub cache_bytes: u64,
+    /// Device memory that was to be kept to, in bytes.
+    pub budget_bytes: u64,
+    /// A step with every cell on the device, in milliseconds.
+    pub compute_ms: f64,
+    /// The splits; the first one keeps no layer resident.
+    pub splits: Vec<SplitResult>,
+    /// The one that is reckoned to be fastest; the first of several.
+    pub chosen: usize,
+}
+
+impl ExactLever {
+    /// Measures every split.
+    ///
+    /// # Errors
+    /// When a run is not possible, or nothing was staged.
+    pub fn run(
+        &self,
+        model: &Model,
+        mut progress: impl FnMut(&'static str, f64),
+    ) -> Result<ExactReport, GateError> {
+        let tokens = self.tokens(model)?;
+        let (prompt, decoded) = tokens.split_at(tokens.len() - self.decoded as usize);
+        let decoder = Decoder {
+            model,
+            n_ctx: self.n_ctx,
+            copy_cells: self.copy_cells,
+        };
+        let saved = decoder.fill(prompt, |done| progress("reading the text", done))?;
+        let measure = |spill: RollingKv| decoder.measure(spill, &saved, decoded);
+
+        let whole = measure(RollingKv::resident())?;
+        let cache = cache(model, self.n_ctx, whole.device_bytes)?;
+        let budget = self.budget_bytes.unwrap_or(whole.device_bytes / 2);
+        if budget >= whole.device_bytes {
+            return Err(GateError::NothingSpills {
+                window_cells: self.n_ctx,
+                n_ctx: self.n_ctx,
+            });
+        }
+        let splits = cache.splits(budget);
+        let mut results = Vec::new();
+        for (at, split) in splits.iter().enumerate() {
+            let measured = measure(spill(*split))?;
+            results.push(self.result(*split, cache, &whole, &measured, prompt.len() as u32));
+            progress("decoding", (at + 1) as f64 / splits.len() as f64);
+        }
+        if results.iter().all(|result| result.tail_bytes == 0.0) {
+            return Err(GateError::NotEngaged);
+        }
+        let fastest = |best: usize, at: usize| {
+            if results[at].predicted_ms < results[best].predicted_ms {
+                at
+            } else {
+                best
+            }
+        };
+        let chosen = (0..results.len()).reduce(fastest).unwrap_or(0);
+        Ok(ExactReport {
+            cache_bytes: whole.device_bytes,
+            budget_bytes: budget,
+            compute_ms: whole.step_ms,
+            splits: results,
+            chosen,
+        })
+    }
+
+    fn tokens(&self, model: &Model) -> Result<Vec<Token>, GateError> {
+        let least = self.decoded + 1;
+        if self.n_ctx < least {
+            return Err(GateError::ContextTooSmall {
+                n_ctx: self.n_ctx,
+                least,
+            });
+        }
+        let needed = self.n_ctx as usize;
+        let text = noise_text(self.seed, needed);
+        let mut tokens = model
+            .vocab()
+            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)
+            .map_err(rolling_kv::Error::from)?;
+        tokens.truncate(needed);
+        Ok(tokens)
+    }
+
+    fn result(
+        &self,
+        split: Split,
+        cache: Cache,
+        whole: &Measured,
+        measured: &Measured,
+        live: u32,
+    ) -> SplitResult {
+        let machine = Machine {
+            compute_ms: whole.step_ms,
+            link_bytes_per_ms: self.link_bytes_per_s / 1e3,
+            latency_ms: self.link_latency_s * 1e3,
+            slots: measured.staging.depth as usize,
+            copy_cells: self.copy_cells,
+        };
+        let live = live + self.decoded / 2;
+        let tails: Vec<Tail> = (0..cache.layers)
+            .map(|layer| Tail {
+                cells: if layer < split.resident_layers {
+                    0
+                } else {
+                    live.saturating_sub(split.window_cells)
+                },
+                cell_bytes: cache.cell_bytes as f64,
+            })
+            .collect();
+        SplitResult {
+            split,
+            device_bytes: measured.device_bytes,
+            tail_bytes: measured.bytes,
+            predicted_ms: machine.step_ms(&tails),
+            measured_ms: measured.step_ms,
+            bits_equal: measured.digest == whole.digest,
+        }
+    }
+}
+
+/// The cache that is to be split: the layers that keep every token.
+fn cache(model: &Model, n_ctx: u32, bytes: u64) -> Result<Cache, GateError> {
+    let layers = super::splittable(model)?;
+    let (layers, cells) = (layers.len() as u32, n_ctx.next_multiple_of(256));
+    Ok(Cache {
+        layers,
+        cells,
+        cell_bytes: bytes / (u64::from(layers) * u64::from(cells)).max(1),
+        tile: TILE,
+    })
+}
+
+fn spill(split: Split) -> RollingKv {
+    let spill = RollingKv::window_cells(split.window_cells).tile_cells(TILE);
+    match split.resident_layers.checked_sub(1) {
+        Some(last) => spill.resident_layers(0..=last),
+        None => spill,
+    }
+}
+
+#[cfg(test)]
+impl SplitResult {
+    pub(super) fn for_tests(predicted_ms: f64, measured_ms: f64) -> Self {
+        Self {
+            split: Split {
+                resident_layers: 0,
+                window_cells: 128,
+            },
+            device_bytes: 1,
+            tail_bytes: 1.0,
+            predicted_ms,
+            measured_ms,
+            bits_equal: true,
+        }
+    }
+}
+
+#[cfg(test)]
+impl ExactReport {
+    pub(super) fn for_tests(splits: Vec<SplitResult>) -> Self {
+        Self {
+            cache_bytes: 200,
+            budget_bytes: 100,
+            compute_ms: 1.0,
+            splits,
+            chosen: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+impl ExactLever {
+    pub(super) fn for_tests() -> Self {
+        Self {
+            n_ctx: 512,
+            decoded: 4,
+            copy_cells: 128,
+            link_bytes_per_s: 1e9,
+            link_latency_s: 1e-5,
+            budget_bytes: None,
+            seed: 1,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The plot of the budget gate: what a step takes by split, and what local layers lose by their number.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use crate::budget::{BudgetReport, ExactReport, LocalReport};
+
+const SIZE: (u32, u32) = (1200, 480);
+const GREY: RGBColor = RGBColor(140, 140, 140);
+const GREEN_DARK: RGBColor = RGBColor(10, 110, 45);
+
+impl BudgetReport {
+    /// Both levers as an SVG picture.
+    ///
+    /// # Errors
+    /// When the picture cannot be drawn.
+    pub fn svg(&self) -> Result<String, String> {
+        let mut text = String::new();
+        self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
+            .map_err(|error| error.to_string())?;
+        Ok(text)
+    }
+
+    fn draw<'a>(
+        &self,
+        area: &DrawingArea<SVGBackend<'a>, Shift>,
+    ) -> Result<(), Box<dyn std::error::Error + 'a>> {
+        area.fill(&WHITE)?;
+        let panels = area.split_evenly((1, 2));
+        exact(&panels[0], &self.exact)?;
+        if let Some(local) = &self.local {
+            lossy(&panels[1], local)?;
+        }
+        area.present()?;
+        Ok(())
+    }
+}
+
+fn exact<'a>(
+    area: &DrawingArea<SVGBackend<'a>, Shift>,
+    report: &ExactReport,
+) -> Result<(), Box<dyn std::error::Error + 'a>> {
+    let splits = &report.splits;
+    let most_layers = splits
+        .iter()
+        .map(|split| split.split.resident_layers)
+        .max()
+        .unwrap_or(0);
+    let most_ms = splits
+        .iter()
+        .map(|split| split.measured_ms.max(split.predicted_ms))
+        .fold(report.compute_ms, f64::max);
+    let width = f64::from(most_layers.max(1));
+    let mut chart = ChartBuilder::on(area)
+        .caption("Exact: the same budget, split", ("sans-serif", 19))
+        .margin(14)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d(0.0..width * 1.05, 0.0..most_ms * 1.15)?;
+    chart
+        .configure_mesh()
+        .max_light_lines(0)
+        .label_style(("sans-serif", 13))
+        .x_label_formatter(&|value| format!("{value:.0}"))
+        .x_desc("first layers that are resident")
+        .y_desc("ms a step")
+        .draw()?;
+    let lines: [(&str, RGBColor, Vec<(f64, f64)>); 3] = [
+        ("measured", BLUE, points(report, |split| split.measured_ms)),
+        ("reckoned", RED, points(report, |split| split.predicted_ms)),
+        (
+            "every cell on the device",
+            GREY,
+            vec![(0.0, report.compute_ms), (width, report.compute_ms)],
+        ),
+    ];
+    for (name, colour, line) in lines {
+        chart
+            .draw_series(LineSeries::new(
+                line.iter().copied(),
+                colour.stroke_width(2),
+            ))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2)));
+        chart.draw_series(line.iter().map(|&at| Circle::new(at, 4, colour.filled())))?;
+    }
+    chart
+        .configure_series_labels()
+        .label_font(("sans-serif", 13))
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(GREY)
+        .draw()?;
+    Ok(())
+}
+
+fn points(
+    report: &ExactReport,
+    value: impl Fn(&crate::budget::SplitResult) -> f64,
+) -> Vec<(f64, f64)> {
+    report
+        .splits
+        .iter()
+        .map(|split| (f64::from(split.split.resident_layers), value(split)))
+        .collect()
+}
+
+fn lossy<'a>(
+    area: &DrawingArea<SVGBackend<'a>, Shift>,
+    report: &LocalReport,
+) -> Result<(), Box<dyn std::error::Error + 'a>> {
+    const LEAST: f64 = 1e-6;
+    let most = report
+        .trials
+        .iter()
+        .map(|trial| trial.layers.len())
+        .max()
+        .unwrap_or(1);
+    let highest = report
+        .trials
+        .iter()
+        .map(|trial| trial.kld_mean)
+        .fold(LEAST * 10.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption("Lossy: local layers", ("sans-serif", 19))
+        .margin(14)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(0.0..most as f64 * 1.05, (LEAST..highest * 3.0).log_scale())?;
+    chart
+        .configure_mesh()
+        .max_light_lines(0)
+        .label_style(("sans-serif", 13))
+        .x_label_formatter(&|value| format!("{value:.0}"))
+        .y_label_formatter(&|value| format!("{value:.0e}"))
+        .x_desc("local layers, the most local ones first")
+        .y_desc("mean divergence, nats")
+        .draw()?;
+    for (name, colour, accepted) in [("accepted", GREEN_DARK, true), ("rejected", RED, false)] {
+        let of = report
+            .trials
+            .iter()
+            .filter(move |trial| trial.rejected.is_empty() == accepted);
+        let dots = of.map(move |trial| {
+            let at = (trial.layers.len() as f64, trial.kld_mean.max(LEAST));
+            Circle::new(at, 6, colour.filled())
+        });
+        chart
+            .draw_series(dots)?
+            .label(name)
+            .legend(move |(x, y)| Circle::new((x + 12, y), 6, colour.filled()));
+    }
+    chart
+        .configure_series_labels()
+        .label_font(("sans-serif", 13))
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(GREY)
+        .draw()?;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! What a decode step takes with a cache that lies in a given way.
+//!
+//! The time is the device's own where it reckons one, so that the ratios are those of the schedules and not of this machine's
+//! moods; else it is the time of day.
+
+use std::time::Instant;
+
+use rolling_kv::{Context, ContextParams, Model, Order, RollingKv, Staging, StateBlob, Token};
+
+use crate::error::GateError;
+
+/// Tokens that do not count: the ring has not run yet.
+pub const WARM_UP: usize = 2;
+
+/// Where a text is read and continued.
+pub struct Decoder<'a> {
+    pub model: &'a Model,
+    /// Tokens of context.
+    pub n_ctx: u32,
+    /// Cells of a copy.
+    pub copy_cells: u32,
+}
+
+/// Milliseconds of a step, bytes that it brought, times that it waited.
+pub struct Measured {
+    pub step_ms: f64,
+    pub bytes: f64,
+    pub stalls: f64,
+    pub staging: Staging,
+    /// A digest of every logit, bit by bit.
+    pub digest: u64,
+    /// K and V in device memory, in bytes.
+    pub device_bytes: u64,
+}
+
+impl Decoder<'_> {
+    fn context(&self, spill: RollingKv) -> Result<Context<'_>, GateError> {
+        let params = ContextParams::new(self.n_ctx)
+            .rolling_kv(spill.order(Order::Tiled).copy_cells(self.copy_cells));
+        Ok(self
+            .model
+            .context(&params)
+            .map_err(rolling_kv::Error::from)?)
+    }
+
+    /// Reads the prompt with every cell on the device.
+    pub fn fill(
+        &self,
+        prompt: &[Token],
+        mut progress: impl FnMut(f64),
+    ) -> Result<StateBlob, GateError> {
+        const PART: usize = 512;
+        let mut context = self.context(RollingKv::resident())?;
+        for (at, part) in prompt.chunks(PART).enumerate() {
+            context.append(0, part).map_err(rolling_kv::Error::from)?;
+            progress((at * PART + part.len()) as f64 / prompt.len() as f64);
+        }
+        Ok(context.save_sequence(0).map_err(rolling_kv::Error::from)?)
+    }
+
+    /// Continues it token by token with a cache that lies as `spill` says.
+    pub fn measure(
+        &self,
+        spill: RollingKv,
+        saved: &StateBlob,
+        decoded: &[Token],
+    ) -> Result<Measured, GateError> {
+        let mut context = self.context(spill)?;
+        context
+            .restore_sequence(saved, 0)
+            .map_err(rolling_kv::Error::from)?;
+        let mut times = Vec::new();
+        let mut digest = Digest::default();
+        let mut before = Staging::default();
+        let mut staging = context.staging().unwrap_or_default();
+        for (at, token) in decoded.iter().enumerate() {
+            if at == WARM_UP {
+                before = staging;
+            }
+            let (started, since) = (Instant::now(), staging.device_ns);
+            context
+                .append(0, std::slice::from_ref(token))
+                .map_err(rolling_kv::Error::from)?;
+            let logits = context.last_logits().map_err(rolling_kv::Error::from)?;
+            let wall_ms = started.elapsed().as_secs_f64() * 1e3;
+            digest.add(logits.values());
+            staging = context.staging().unwrap_or_default();
+            let device_ms = (staging.device_ns - since) as f64 / 1e6;
+            if at >= WARM_UP {
+                times.push(if device_ms > 0.0 { device_ms } else { wall_ms });
+            }
+        }
+        let steps = (staging.steps - before.steps).max(1) as f64;
+        Ok(Measured {
+            step_ms: median(&mut times),
+            bytes: (staging.bytes - before.bytes) as f64 / steps,
+            stalls: (staging.stalls - before.stalls) as f64 / steps,
+            staging,
+            digest: digest.0,
+            device_bytes: context.residency().device_bytes(),
+        })
+    }
+}
+
+/// FNV-1a over the bits of logits, a word at a time (its offset and prime for 64 bits).
+#[derive(Debug, Clone, Copy)]
+pub struct Digest(pub u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    pub fn add(&mut self, logits: &[f32]) {
+        for logit in logits {
+            self.0 = (self.0 ^ u64::from(logit.to_bits())).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// The middle value; of an even number, the upper one.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
