@@ -11,10 +11,10 @@ pub struct Page {
 const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}\
 h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:1px solid #ddd}\
-table{border-collapse:collapse;margin:1rem 0}th,td{border:1px solid #ccc;padding:.25rem .6rem;text-align:right}\
-th:first-child,td:first-child{text-align:left}th{background:#f3f3f3}caption{text-align:left;font-weight:600;padding:.3rem 0}\
+table{border-collapse:collapse;margin:.3rem 0}th,td{border:1px solid #ccc;padding:.25rem .6rem;text-align:right}\
+th:first-child,td:first-child{text-align:left}th{background:#f3f3f3}figure{margin:1rem 0}figcaption{font-weight:600}.wide{overflow-x:auto}\
 .pass{color:#0a6b2d;font-weight:700}.fail{color:#b00020;font-weight:700}.note{color:#555}\
-svg{max-width:100%;height:auto}pre{background:#f6f6f6;padding:.6rem;overflow:auto}";
+svg{max-width:100%;height:auto}pre{background:#f6f6f6;padding:.6rem;white-space:pre-wrap;overflow-wrap:anywhere}";
 
 /// A cell of a table, and the colour behind it.
 pub struct Cell {
@@ -61,7 +61,12 @@ impl Page {
     }
 
     pub fn table(&mut self, caption: &str, head: &[String], rows: &[Vec<Cell>]) {
-        let _ = writeln!(self.body, "<table><caption>{}</caption>", escape(caption));
+        // A caption inside of a table is no wider than the table, and would scroll with it.
+        let _ = writeln!(
+            self.body,
+            "<figure><figcaption>{}</figcaption><div class=\"wide\"><table>",
+            escape(caption)
+        );
         let heads: String = head
             .iter()
             .map(|text| format!("<th>{}</th>", escape(text)))
@@ -71,7 +76,7 @@ impl Page {
             let cells: String = row.iter().map(cell).collect();
             let _ = writeln!(self.body, "<tr>{cells}</tr>");
         }
-        self.body.push_str("</table>\n");
+        self.body.push_str("</table></div></figure>\n");
     }
 
     /// The whole file.

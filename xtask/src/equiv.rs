@@ -1,6 +1,6 @@
 //! The gates of the program on the small real model, at lengths that take minutes, and their control arms.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cargo;
@@ -91,12 +91,14 @@ pub fn all_needles(place: &Place) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-struct Gate {
+/// Our program, and the model that its gates run on.
+pub struct Gate {
     program: PathBuf,
     model: PathBuf,
 }
 
-fn gate(place: &Place) -> Result<Gate> {
+/// Builds the program and fetches the model.
+pub fn gate(place: &Place) -> Result<Gate> {
     Ok(Gate {
         program: cargo::program(place)?,
         model: model::fetch(place)?,
@@ -104,15 +106,30 @@ fn gate(place: &Place) -> Result<Gate> {
 }
 
 impl Gate {
+    /// Runs a gate, which must write its page into `file`.
+    pub fn run_with_page(&self, options: &[&str], fault: Option<&str>, file: &Path) -> Result<()> {
+        judge(
+            &self
+                .command(options, fault)
+                .arg("--html")
+                .arg(file)
+                .shown()?,
+            fault,
+        )
+    }
+
     fn run(&self, options: &[&str], fault: Option<&str>) -> Result<()> {
-        let run = Run::new(&self.program)
+        judge(&self.command(options, fault).shown()?, fault)
+    }
+
+    fn command(&self, options: &[&str], fault: Option<&str>) -> Run {
+        Run::new(&self.program)
             .arg("gate")
             .args(options)
             .arg("-m")
             .arg(&self.model)
             .args(fault.iter().flat_map(|fault| ["--inject", fault]))
-            .limit(LIMIT);
-        judge(&run.shown()?, fault)
+            .limit(LIMIT)
     }
 }
 

@@ -25,6 +25,7 @@ mod place;
 mod process;
 mod progress;
 mod report;
+mod screenshot;
 mod server;
 mod setup;
 mod slot_files;

@@ -13,7 +13,7 @@ use crate::report::{Counts, Outcome};
 use crate::upstream::{self, Depth};
 use crate::{
     binaries, cargo, clone, dependent, equality, equiv, fresh, kernels, memcheck, model, moves,
-    options, patches, setup, slots, smoke,
+    options, patches, screenshot, setup, slots, smoke,
 };
 
 /// A step that is one check.
@@ -196,6 +196,11 @@ pub fn needles(place: &Place) -> Result<Outcome> {
 /// The same at every length and depth.
 pub fn needles_all(place: &Place) -> Result<Outcome> {
     counted(equiv::all_needles(place))
+}
+
+/// A gate's page is right in a browser, and a spoiled one is noticed.
+pub fn page_in_browser(place: &Place) -> Result<Outcome> {
+    screenshot::run(place)
 }
 
 /// The options of llama.cpp's programs do what they say.

@@ -8,9 +8,9 @@ use crate::report::{Outcome, Report};
 use crate::steps::{
     benches, clippy, collect_binaries, dependents, documentation, format, fresh_clone, freshness,
     kernel_warnings, logit_equivalence, logit_equivalence_faults, long_texts, model_fetch,
-    moved_keys, moved_positions, native_build, needles, needles_all, patches_check,
-    program_options, run_equality, server_on_device, server_smoke, stock_build, tests,
-    tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree, valgrind,
+    moved_keys, moved_positions, native_build, needles, needles_all, page_in_browser,
+    patches_check, program_options, run_equality, server_on_device, server_smoke, stock_build,
+    tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree, valgrind,
     valgrind_all,
 };
 
@@ -66,6 +66,7 @@ const GATES: &[Step] = &[
     step("logit equivalence", &["model"], logit_equivalence),
     step("moved keys", &["model"], moved_keys),
     step("needles", &["model"], needles),
+    step("report in a browser", &["model"], page_in_browser),
 ];
 
 /// What `--full` adds.

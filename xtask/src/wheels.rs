@@ -1,9 +1,10 @@
 //! Python wheels installed into a folder of our own, without root and without touching the person's Python.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::process::Run;
 use crate::progress::Work;
 
@@ -14,6 +15,20 @@ pub struct Wheel {
     pub package: &'static str,
     /// The version that this repository is tested with.
     pub version: &'static str,
+    /// The SHA-256 hashes of its files, one a platform. Without any, the index is believed.
+    pub sha256: &'static [&'static str],
+}
+
+impl Wheel {
+    /// The line of a requirements file that pins it.
+    fn requirement(&self) -> String {
+        let hashes: String = self
+            .sha256
+            .iter()
+            .map(|hash| format!(" --hash=sha256:{hash}"))
+            .collect();
+        format!("{}=={}{hashes}\n", self.package, self.version)
+    }
 }
 
 /// What builds the native libraries.
@@ -21,14 +36,17 @@ pub const BUILD_TOOLS: [Wheel; 3] = [
     Wheel {
         package: "cmake",
         version: "4.4.5",
+        sha256: &[],
     },
     Wheel {
         package: "ninja",
         version: "1.13.2",
+        sha256: &[],
     },
     Wheel {
         package: "libclang",
         version: "18.1.1",
+        sha256: &[],
     },
 ];
 
@@ -37,22 +55,63 @@ pub const SERVER_TESTS: [Wheel; 5] = [
     Wheel {
         package: "pytest",
         version: "8.3.5",
+        sha256: &[],
     },
     Wheel {
         package: "pytest-xdist",
         version: "3.8.0",
+        sha256: &[],
     },
     Wheel {
         package: "requests",
         version: "2.32.5",
+        sha256: &[],
     },
     Wheel {
         package: "filelock",
         version: "3.19.1",
+        sha256: &[],
     },
     Wheel {
         package: "openai",
         version: "2.14.0",
+        sha256: &[],
+    },
+];
+
+/// A browser: QtWebEngine, with what it needs. 260 MB to fetch, 670 MB on the disk.
+pub const BROWSER: [Wheel; 4] = [
+    Wheel {
+        package: "PySide6_WebEngine",
+        version: "6.12.0.140",
+        sha256: &[
+            "c041c9921d7c91c9e51a2c027f434d05c3c59baa2c8f17b71dc8194e77791f06",
+            "66a842ccb7f06fa7e357f6d4d63bc2739e3cbc1f93583f314e38c43024fe5f74",
+        ],
+    },
+    Wheel {
+        package: "PySide6_Addons",
+        version: "6.12.0",
+        sha256: &[
+            "4ab38c0017f0453671a9313d3a53ca1c0e378924f54b07e596bcea94a9642391",
+            "48cd0b639c06c9f79685f340ccae4319614b66d6efcdf06c2ce3836790d8c46e",
+        ],
+    },
+    Wheel {
+        package: "PySide6_Essentials",
+        version: "6.12.0",
+        sha256: &[
+            "16f4b5e41daf49235ae048458243da9efe5f3d8040f9cc5aa454ce69893d3bd9",
+            "08c5841063fc1df69b7fa1ee405f539e66576a83fc48004be3e2c5e35ccbfa69",
+        ],
+    },
+    Wheel {
+        package: "shiboken6",
+        version: "6.12.0",
+        sha256: &[
+            "3bde565bb0890044b5c7f63808adddede5abc241e9395a2bfed61919884d6240",
+            "ff72a72b3277b418902d562b987b33a6f6818bed9fe40a49d634d09bc67f620e",
+        ],
     },
 ];
 
@@ -65,11 +124,16 @@ pub fn install(wheels: &[Wheel], folder: &Path) -> Result<()> {
         .iter()
         .map(|wheel| format!("{} {}", wheel.package, wheel.version))
         .collect();
+    let lines: String = wheels.iter().map(Wheel::requirement).collect();
+    let requirements = folder.join("requirements.txt");
+    fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
+    fs::write(&requirements, lines).map_err(Error::file("write", &requirements))?;
     let work = Work::start(format!("installing {}", names.join(", ")));
     Run::new("python3")
         .args(["-m", "pip", "--disable-pip-version-check", "install", "--upgrade", "--only-binary", ":all:", "--target"])
         .arg(folder)
-        .args(wheels.iter().map(|wheel| format!("{}=={}", wheel.package, wheel.version)))
+        .arg("--requirement")
+        .arg(&requirements)
         .env("PIP_ROOT_USER_ACTION", "ignore")
         .limit(LIMIT)
         .next(format!(
@@ -92,4 +156,35 @@ pub fn pip_works() -> Result<()> {
         .quietly()?
         .success()
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wheel_is_pinned_with_all_its_hashes_or_none() {
+        let wheel = |sha256| Wheel {
+            package: "p",
+            version: "1",
+            sha256,
+        };
+        assert_eq!(wheel(&[]).requirement(), "p==1\n");
+        assert_eq!(
+            wheel(&["a", "b"]).requirement(),
+            "p==1 --hash=sha256:a --hash=sha256:b\n"
+        );
+    }
+
+    #[test]
+    fn the_browsers_wheels_are_all_hashed() {
+        let whole = |hash: &&str| hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
+        for wheel in BROWSER {
+            assert!(
+                !wheel.sha256.is_empty() && wheel.sha256.iter().all(whole),
+                "{}",
+                wheel.package
+            );
+        }
+    }
 }

@@ -1,0 +1,116 @@
+//! Pages that are not as they must be. Each must be found wrong, and for its own reason.
+
+use super::judge::Kind;
+
+/// A way to spoil a page.
+pub struct Arm {
+    /// What is done.
+    pub name: &'static str,
+    /// What must be found.
+    pub kind: Kind,
+    spoil: fn(&str) -> String,
+}
+
+impl Arm {
+    /// The spoiled page.
+    pub fn spoil(&self, html: &str) -> String {
+        (self.spoil)(html)
+    }
+}
+
+/// All of them.
+pub const ARMS: [Arm; 14] = [
+    arm("a blank page", Kind::Blank, |html| {
+        let (head, _) = split(html, "<body>");
+        format!("{head}<body></body></html>")
+    }),
+    arm("no style: tables", Kind::Lines, without_style),
+    arm("no style: verdict", Kind::Verdict, without_style),
+    arm("no doctype", Kind::Document, |html| {
+        html.replacen("<!DOCTYPE html>", "", 1)
+    }),
+    arm("a table that is too wide", Kind::Wide, |html| {
+        styled(html, "table{width:3000px}")
+    }),
+    arm("cells that cut their text", Kind::Cut, |html| {
+        styled(
+            html,
+            "td,th{max-width:2rem;overflow:hidden;white-space:nowrap}",
+        )
+    }),
+    arm("text that sticks out", Kind::Spills, |html| {
+        styled(html, "h1{width:3rem;white-space:nowrap}")
+    }),
+    arm("lines on each other", Kind::Overlap, |html| {
+        styled(html, "p{margin:0 0 -2rem}")
+    }),
+    arm("small letters", Kind::Small, |html| {
+        styled(html, "td{font-size:7px}")
+    }),
+    arm("grey on white", Kind::Faint, |html| {
+        styled(html, "p.note{color:#bbb}")
+    }),
+    arm("a cover", Kind::Unpainted, |html| {
+        styled(
+            html,
+            "body::after{content:'';position:fixed;inset:0;background:#fff}",
+        )
+    }),
+    arm("cells without their colour", Kind::Cell, |html| {
+        styled(html, "td{background:none !important}")
+    }),
+    arm("a picture from the network", Kind::Network, |html| {
+        html.replacen(
+            "<body>",
+            "<body><img src=\"https://example.invalid/a.png\">",
+            1,
+        )
+    }),
+    arm("a script", Kind::Network, |html| {
+        html.replacen("<body>", "<body><script>document.title = 'x'</script>", 1)
+    }),
+];
+
+const fn arm(name: &'static str, kind: Kind, spoil: fn(&str) -> String) -> Arm {
+    Arm { name, kind, spoil }
+}
+
+/// The page with one more rule, which comes last.
+fn styled(html: &str, rule: &str) -> String {
+    html.replacen("</head>", &format!("<style>{rule}</style></head>"), 1)
+}
+
+fn without_style(html: &str) -> String {
+    let (before, rest) = split(html, "<style>");
+    let (_, after) = split(rest, "</style>");
+    format!("{before}{after}")
+}
+
+/// What stands before and behind `mark`; everything before it where it is missing.
+fn split<'a>(html: &'a str, mark: &str) -> (&'a str, &'a str) {
+    html.split_once(mark).unwrap_or((html, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "<!DOCTYPE html><html><head><style>td{color:red}</style></head><body><p>a</p></body></html>";
+
+    #[test]
+    fn every_arm_changes_the_page_and_leaves_its_head() {
+        for arm in ARMS {
+            let spoiled = arm.spoil(PAGE);
+            assert_ne!(spoiled, PAGE, "{}", arm.name);
+            assert!(spoiled.contains("<head>"), "{}", arm.name);
+        }
+    }
+
+    #[test]
+    fn arms_take_out_and_add_what_they_say() {
+        assert!(!without_style(PAGE).contains("red"));
+        let styled = styled(PAGE, "p{margin:0}");
+        assert!(styled.find("p{margin:0}") > styled.find("td{color:red}"));
+        assert!(!ARMS[0].spoil(PAGE).contains("<p>"));
+    }
+}
