@@ -14,6 +14,7 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-ring.cpp
     ${RKV_DIR}/src/rkv-residency.cpp
     ${RKV_DIR}/src/rkv-rope-info.cpp
+    ${RKV_DIR}/src/rkv-rope-seen.cpp
     ${RKV_DIR}/src/rkv-shift-guard.cpp
     ${RKV_DIR}/src/rkv-shift-path.cpp
     ${RKV_DIR}/src/rkv-shift.cpp

@@ -64,6 +64,7 @@ impl Context<'_> {
         }
         self.scratch.begin(limits.n_seq_max as usize);
         let n_vocab = self.model.facts().n_vocab;
+        let n_positions = self.model.facts().info.n_positions;
         for (index, token) in batch.tokens().iter().enumerate() {
             if !u32::try_from(token.0).is_ok_and(|token| token < n_vocab) {
                 return Err(DecodeError::TokenOutOfRange {
@@ -75,6 +76,13 @@ impl Context<'_> {
             let pos = batch.positions()[index];
             if !(0..i32::MAX).contains(&pos) {
                 return Err(DecodeError::PositionOutOfRange { index, pos });
+            }
+            if n_positions > 0 && pos.unsigned_abs() >= n_positions {
+                return Err(DecodeError::PositionNotLearned {
+                    index,
+                    pos,
+                    n_positions,
+                });
             }
             self.check_sequences(index, pos, batch.seqs(index).unwrap_or_default(), pass)?;
         }

@@ -50,6 +50,7 @@ LLAMA_API enum rkv_status rkv_sim_add(const char * dir, const char * spec);
 struct rkv_model_info {
     uint32_t n_pos_per_embd;   // positions per token: 1, or 4 for M-RoPE
     uint32_t n_cls_out;        // outputs of the classification head
+    uint32_t n_positions;      // rows of a learned table of positions; 0: there is none, and every position is possible
     int32_t  pooling;          // enum llama_pooling_type that the model asks for
     bool     causal;           // attention is causal unless the context asks otherwise
     bool     has_output;       // there is an output matrix, so logits exist

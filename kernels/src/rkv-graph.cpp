@@ -83,6 +83,7 @@ void rkv_graph_check(ggml_cgraph * gf, const rkv_attn_config & config) {
     if (config.tile == 0) {
         return;
     }
+    rkv_rope_look(gf);
 
     std::unordered_set<const ggml_tensor *> ours; // views that lead from a split cache to its attention
     for (int i = 0; i < ggml_graph_n_nodes(gf); ++i) {

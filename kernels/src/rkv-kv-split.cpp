@@ -138,13 +138,16 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
     if (const rkv_residency * active = rkv_residency_scope::current()) {
         res.tiled   = active->params.order == RKV_ORDER_TILED;
         res.guarded = active->params.shift == RKV_SHIFT_GUARD;
+        res.rope    = std::make_shared<rkv_rope_seen>();
+        const rkv_rope_seen * rope = res.rope.get();
+        memcpy(&k->op_params[RKV_LEAF_PARAM_ROPE], &rope, sizeof(rope)); // a leaf has no use for op_params of its own
     }
     if (!residency) {
         return res;
     }
     res.counters = std::make_shared<rkv_layer_counters>();
     const rkv_layer_counters * counters = res.counters.get();
-    memcpy(&k->op_params[RKV_OP_PARAM_COUNTERS], &counters, sizeof(counters)); // a leaf has no use for op_params of its own
+    memcpy(&k->op_params[RKV_OP_PARAM_COUNTERS], &counters, sizeof(counters));
 
     if (is_local[il]) {
         res.local = local;

@@ -8,6 +8,7 @@
 #include "rkv-attn-node.h"
 #include "rkv-local.h"
 #include "rkv-residency.h"
+#include "rkv-rope-seen.h"
 #include "rkv-step.h"
 
 #include "ggml-backend.h"
@@ -42,6 +43,7 @@ struct rkv_tail {
     std::shared_ptr<rkv_layer_counters> counters; // set for every layer of a cache that has a residency
     std::shared_ptr<rkv_step_state>     step;     // the same
     std::shared_ptr<rkv_local>          local;    // set for local layers; all of a cache share one
+    std::shared_ptr<rkv_rope_seen>      rope;     // set for every layer of a context that has a residency
 
     bool all_in_tail = false; // the window is 0: stock's own tensors lie in host memory
     bool tiled       = false; // the context runs in order tiled

@@ -8,6 +8,16 @@
 #include "llama-kv-cache.h"
 #include "llama-model.h"
 
+// As the layer's graph turns K.
+static void describe(const rkv_rope_seen & seen, const llama_hparams & hparams, rkv_layer_rope & rope) {
+    rope.rotated    = uint32_t(seen.n_dims);
+    rope.offset     = hparams.n_lora_kv > 0 ? rope.head - rope.rotated : 0;
+    rope.halves     = seen.mode != LLAMA_ROPE_TYPE_NORM;
+    rope.plain      = seen.ext_factor == 0.0f && !seen.factors && seen.attn_factor == 1.0f;
+    rope.freq_base  = seen.freq_base;
+    rope.freq_scale = seen.freq_scale;
+}
+
 bool rkv_layer_rope_get(const llama_context * ctx, uint32_t i, struct rkv_layer_rope * rope) {
     const llama_model &   model   = ctx->get_model();
     const llama_hparams & hparams = model.hparams;
@@ -22,6 +32,11 @@ bool rkv_layer_rope_get(const llama_context * ctx, uint32_t i, struct rkv_layer_
                 return;
             }
             rope->head       = hparams.n_embd_head_k(il);
+            if (view.tail->rope && view.tail->rope->known) {
+                describe(*view.tail->rope, hparams, *rope);
+                found = true;
+                return;
+            }
             rope->rotated    = hparams.n_rot(il);
             rope->offset     = hparams.n_lora_kv > 0 ? rope->head - rope->rotated : 0;
             rope->halves     = hparams.rope_type != LLAMA_ROPE_TYPE_NORM;

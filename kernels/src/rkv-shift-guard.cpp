@@ -72,6 +72,26 @@ bool has_tail(const llama_kv_cache & cache, bool & tiled, bool & guarded) {
     return tail;
 }
 
+// What our own code cannot turn.
+std::string refusal_of_layers(const llama_kv_cache & cache) {
+    const llama_hparams & hparams = cache.rkv_model().hparams;
+    if (rkv_shift_turns_nothing(cache)) {
+        return "";
+    }
+    std::string why;
+    cache.rkv_visit([&](const rkv_layer_view & view) {
+        if (!hparams.has_rope(view.il) || !why.empty()) {
+            return;
+        }
+        if (!view.tail->rope || !view.tail->rope->known) {
+            why = format("how layer %u turns K by its position is not known", view.il);
+        } else if (view.tail->rope->n_dims > RKV_ROPE_MAX) {
+            why = format("heads of which %d channels are turned; %d are possible", view.tail->rope->n_dims, RKV_ROPE_MAX);
+        }
+    });
+    return why;
+}
+
 } // namespace
 
 std::string rkv_shift_refusal_of(const llama_kv_cache & cache) {
@@ -93,12 +113,7 @@ std::string rkv_shift_refusal_of(const llama_kv_cache & cache) {
     if (!tail && !tiled) {
         return refusal_of_stock(cache);
     }
-    for (const uint32_t il : cache.get_layer_ids()) {
-        if (hparams.has_rope(il) && hparams.n_rot(il) > RKV_ROPE_MAX) {
-            return format("heads of which %u channels are turned; %d are possible", hparams.n_rot(il), RKV_ROPE_MAX);
-        }
-    }
-    return "";
+    return refusal_of_layers(cache);
 }
 
 std::string rkv_shift_refusal(const llama_memory_i * memory) {

@@ -86,14 +86,14 @@ private:
 };
 
 // YaRN scales K when it is written; ggml's RoPE would do so at each turn.
-float without_scale(const llama_cparams & cparams, float freq_scale) {
-    return cparams.yarn_ext_factor != 0.0f ? 1.0f/(1.0f + 0.1f*logf(1.0f/freq_scale)) : 1.0f;
+float without_scale(const rkv_rope_seen & rope) {
+    return rope.ext_factor != 0.0f ? 1.0f/(1.0f + 0.1f*logf(1.0f/rope.freq_scale)) : 1.0f;
 }
 
 class shift_graph {
 public:
     shift_graph(llama_context * lctx, const llama_kv_cache & cache, llm_graph_result * res)
-        : lctx(lctx), cache(cache), model(cache.rkv_model()), hparams(model.hparams), cparams(lctx->get_cparams()), res(res), ctx(res->get_ctx()), gf(res->get_gf()),
+        : lctx(lctx), cache(cache), hparams(cache.rkv_model().hparams), res(res), ctx(res->get_ctx()), gf(res->get_gf()),
           input(new shift_input(cache)) {
         input->k_rot = cache.build_input_k_rot(ctx);
     }
@@ -115,9 +115,7 @@ public:
 private:
     llama_context *              lctx;
     const llama_kv_cache &       cache;
-    const llama_model &          model;
     const llama_hparams &        hparams;
-    const llama_cparams &        cparams;
     llm_graph_result *           res;
     ggml_context *               ctx;
     ggml_cgraph *                gf;
@@ -133,16 +131,13 @@ private:
         return t;
     }
 
-    ggml_tensor * turn(ggml_tensor * k, ggml_tensor * moves, uint32_t il) {
-        const int n_rot = int(hparams.n_rot(il));
-        const int type  = hparams.rope_type == LLAMA_ROPE_TYPE_MROPE || hparams.rope_type == LLAMA_ROPE_TYPE_IMROPE ? LLAMA_ROPE_TYPE_NEOX : hparams.rope_type;
-        const float freq_scale = model.get_rope_freq_scale(cparams, il);
-        ggml_tensor * t = ggml_rope_ext_inplace(ctx, k, moves, model.get_rope_factors(cparams, il), n_rot, type, cparams.n_ctx_orig_yarn,
-                model.get_rope_freq_base(cparams, il), freq_scale, cparams.yarn_ext_factor, without_scale(cparams, freq_scale), cparams.yarn_beta_fast,
-                cparams.yarn_beta_slow);
+    ggml_tensor * turn(ggml_tensor * k, ggml_tensor * moves, const rkv_shift_layer & layer) {
+        const rkv_rope_seen & rope = *layer.rope;
+        ggml_tensor * t = ggml_rope_ext_inplace(ctx, k, moves, rope.factors, rope.n_dims, rope.mode, rope.n_ctx_orig, rope.freq_base, rope.freq_scale,
+                rope.ext_factor, without_scale(rope), rope.beta_fast, rope.beta_slow);
         t->op_params[RKV_ROPE_PARAM_MARK] = RKV_ROPE_MARK;
         if (hparams.n_lora_kv > 0) {
-            ggml_rope_set_offset(t, int(hparams.n_embd_head_k(il)) - n_rot); // MLA turns the end of a row
+            ggml_rope_set_offset(t, int(hparams.n_embd_head_k(layer.il)) - rope.n_dims); // MLA turns the end of a row
         }
         return node(t);
     }
@@ -163,7 +158,7 @@ private:
         });
         ggml_tensor * rows = ggml_view_3d(ctx, k, hparams.n_embd_head_k(il), hparams.n_head_kv(il), n,
                 ggml_row_size(k->type, hparams.n_embd_head_k(il)), k->nb[1], size_t(first)*k->nb[1]);
-        ggml_build_forward_expand(gf, turn(rows, moves, il));
+        ggml_build_forward_expand(gf, turn(rows, moves, *p.of->layer));
     }
 
     ggml_tensor * spread(ggml_tensor * k) {
@@ -187,7 +182,7 @@ private:
 
         ggml_tensor * t = node(ggml_get_rows(ctx, all, rows));
         t = ggml_reshape_3d(ctx, t, hparams.n_embd_head_k(il), hparams.n_head_kv(il), n);
-        t = spread(turn(spread(t), moves, il));
+        t = spread(turn(spread(t), moves, *p.of->layer));
         t = ggml_reshape_2d(ctx, t, k->ne[0], n);
         ggml_build_forward_expand(gf, node(ggml_set_rows(ctx, all, t, rows)));
     }
@@ -218,7 +213,7 @@ public:
         : lctx(lctx), cache(cache) {
         const uint32_t kv_size = cache.get_size();
         for (const auto & layer : layers) {
-            if (cache.rkv_model().hparams.has_rope(layer.il)) {
+            if (layer.rope && layer.rope->known) {
                 add(layer, layer.k, 0, moves, kv_size, layer.in_tail);
                 add(layer, layer.tail, uint32_t(layer.k->ne[1]), moves, kv_size, true);
             }

@@ -43,6 +43,7 @@ struct rkv_shift_layer {
     ggml_tensor *        tail;   // [n_embd_k, kv_size - window, n_stream] or NULL
     bool                 in_tail; // `k` itself lies in host memory
     rkv_layer_counters * counters;
+    const rkv_rope_seen * rope;
 };
 
 // Whether no layer of a cache turns K. Stock takes for granted that one does.
@@ -61,7 +62,7 @@ bool rkv_shift(llama_context * lctx, const llama_kv_cache & cache, const Layers 
     }
     std::vector<rkv_shift_layer> list;
     for (const auto & layer : layers) {
-        list.push_back({ layer.il, layer.k, layer.tail.k, layer.tail.all_in_tail, layer.tail.counters.get() });
+        list.push_back({ layer.il, layer.k, layer.tail.k, layer.tail.all_in_tail, layer.tail.counters.get(), layer.tail.rope.get() });
     }
     std::vector<int32_t> moves;
     for (const auto & cells : v_cells) {

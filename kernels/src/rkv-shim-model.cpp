@@ -86,6 +86,7 @@ enum rkv_status rkv_model_info_get(const llama_model * model, rkv_model_info * o
 
         out->n_pos_per_embd   = hparams.n_pos_per_embd();
         out->n_cls_out        = hparams.n_cls_out;
+        out->n_positions      = model->pos_embd ? uint32_t(model->pos_embd->ne[1]) : 0;
         out->pooling          = hparams.pooling_type;
         out->causal           = hparams.causal_attn;
         out->has_output       = model->output != nullptr;

@@ -72,6 +72,18 @@ pub enum DecodeError {
         /// The position.
         pos: i32,
     },
+    /// The model has learned a vector for each position, and none for this one.
+    #[error(
+        "token {index} of the batch is at position {pos}, and the model knows positions 0..{n_positions} only: read a shorter text"
+    )]
+    PositionNotLearned {
+        /// Index in the batch.
+        index: usize,
+        /// The position.
+        pos: i32,
+        /// Positions that the model knows.
+        n_positions: u32,
+    },
     /// Positions of a sequence must follow each other.
     #[error(
         "token {index} of the batch is at position {found} of sequence {seq}, which continues at {expected}: positions must follow \

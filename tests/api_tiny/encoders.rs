@@ -209,3 +209,38 @@ fn an_encoder_decoder_with_separate_sequences_is_refused() {
         .unwrap();
     context.decode(&Batch::of(&[start(&model)], 0, 1)).unwrap();
 }
+
+#[test]
+fn regression_a_position_that_was_not_learned_is_an_error_and_not_the_end_of_the_process() {
+    let backend = backend();
+    let shape = tiny::Shape {
+        architecture: "gpt2",
+        n_head_kv: 2,
+        n_ctx_train: 64,
+        ..tiny::Shape::default()
+    };
+    let decoder = tiny::finish(tiny::describe(&shape), &backend, 1);
+    let mut context = decoder.context(&params()).unwrap();
+    let text = some_tokens(64, 1);
+    context.append(0, &text).expect("every position is learned");
+    let error = context.append(0, &text[..1]).unwrap_err();
+    assert!(error.to_string().contains("positions 0..64"), "{error}");
+    context.memory().remove(0, 60..).expect("removed");
+    context
+        .append(0, &text[..4])
+        .expect("and the context goes on");
+
+    let encoder = tiny::encoder(&backend);
+    let mut context = encoder
+        .context(&ContextParams::new(1024).n_ubatch(1024).embeddings())
+        .unwrap();
+    let long = Batch::of(&some_tokens(600, 1), 0, 0);
+    assert!(matches!(
+        context.decode(&long).unwrap_err(),
+        DecodeError::PositionNotLearned {
+            index: 512,
+            pos: 512,
+            n_positions: 512
+        }
+    ));
+}

@@ -127,12 +127,11 @@ fn apart(context: &mut Context<'_>, position: i32) {
 const APART: u32 = 64;
 
 /// Asserts that keys which moved are, in every layer and cell, those that were made at their new positions.
-fn every_layer_turns_as_it_makes<'model>(model: &'model Model) -> Context<'model> {
-    let params = ContextParams::new(256)
-        .threads(1)
-        .n_seq_max(APART)
-        .kv_unified()
-        .swa_full();
+fn every_layer_turns_as_it_makes<'model>(
+    model: &'model Model,
+    params: ContextParams,
+) -> Context<'model> {
+    let params = params.threads(1).n_seq_max(APART).kv_unified().swa_full();
     let mut moved = spilled(model, &params, RollingKv::window_cells(APART / 2));
     let mut fresh = spilled(model, &params, RollingKv::window_cells(APART / 2));
     apart(&mut moved, 300);
@@ -176,7 +175,7 @@ fn each_layer_turns_by_its_own_base_in_both_parts() {
         .f32("gemma3.rope.freq_base", 1_000_000.0)
         .f32("gemma3.rope.freq_base_swa", 10_000.0);
     let model = tiny::finish(description, &backend(), 3);
-    let moved = every_layer_turns_as_it_makes(&model);
+    let moved = every_layer_turns_as_it_makes(&model, ContextParams::new(256));
     // The other layers' base would be noticed.
     let [base, sliding] = of_both_kinds(&moved, |rope| rope.base);
     assert_ne!(base, sliding);
@@ -201,7 +200,7 @@ fn each_layer_turns_its_own_part_of_a_head_in_both_parts() {
         .u32("step35.expert_feed_forward_length", 64)
         .u32("step35.expert_shared_feed_forward_length", 64);
     let model = tiny::finish(description, &backend(), 4);
-    let moved = every_layer_turns_as_it_makes(&model);
+    let moved = every_layer_turns_as_it_makes(&model, ContextParams::new(256));
     assert_eq!(
         of_both_kinds(&moved, |rope| rope.rotated),
         [Some(16), Some(32)]
@@ -214,4 +213,26 @@ fn tiny_models_have_factors_of_their_frequencies() {
     let model = heads_of(64, 1, &backend());
     let context = spilled(&model, &params(), RollingKv::window_cells(96));
     assert_eq!(context.layer_rope(0).map(|rope| rope.plain), Some(false));
+}
+
+/// OLMo 3 has YaRN in the layers that look at everything, and none in those with a sliding window.
+#[test]
+fn each_layer_turns_with_yarn_or_without_as_it_was_made() {
+    let shape = Shape {
+        architecture: "olmo2",
+        n_layer: 4,
+        n_head_kv: 2,
+        ..Shape::default()
+    };
+    let description = tiny::describe(&shape).u32("olmo2.attention.sliding_window", 32);
+    let model = tiny::finish(description, &backend(), 5);
+    let yarn = ContextParams::new(256)
+        .rope_scaling(RopeScaling::Yarn)
+        .rope_freq_scale(0.25)
+        .yarn_original_ctx(128);
+    let moved = every_layer_turns_as_it_makes(&model, yarn);
+    assert_eq!(
+        of_both_kinds(&moved, |rope| rope.plain),
+        [Some(false), Some(true)]
+    );
 }
