@@ -17,8 +17,9 @@ use crate::model::Model;
 /// [`from_file`](Self::from_file) reads.
 ///
 /// Each sequence needs a buffer of its own: a context with several sequences must not be
-/// [`kv_unified`](crate::ContextParams::kv_unified). Its tokens cannot be moved to other positions, its state cannot be saved, and
-/// of a sequence's end at most a batch can be removed ([`SequenceError::PartialRemoval`](crate::SequenceError::PartialRemoval)).
+/// [`kv_unified`](crate::ContextParams::kv_unified). Its tokens cannot be moved to other positions, its state is taken only by a context
+/// with the same local layers and the same length of a batch, and of a sequence's end at most a batch can be removed
+/// ([`SequenceError::PartialRemoval`](crate::SequenceError::PartialRemoval)).
 ///
 /// ```
 /// use rolling_kv::{LocalLayers, RollingKv};

@@ -407,6 +407,7 @@ impl Context<'_> {
             v_transposed: !self.memory.flash_attn,
             n_stream: self.memory.n_stream,
             memory_kind: self.memory.kind,
+            local_layers: self.memory.local_digest,
             upstream: upstream_name(&build_stamp()),
         }
     }

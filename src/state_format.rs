@@ -10,7 +10,7 @@
 //! | 4 | 1 when V is stored transposed |
 //! | 4 | number of separate buffers |
 //! | 4 | kind of memory |
-//! | 4 | zero |
+//! | 4 | digest of the local layers; 0 without any |
 //! | 40 | what saved it, `llama.cpp <commit>`, filled up with zeroes |
 //! | 8 | length of the payload |
 //! | 8 | XXH3 of the payload |
@@ -55,6 +55,7 @@ pub(crate) struct Origin {
     pub(crate) v_transposed: bool,
     pub(crate) n_stream: u32,
     pub(crate) memory_kind: u32,
+    pub(crate) local_layers: u32,
     pub(crate) upstream: [u8; UPSTREAM_BYTES],
 }
 
@@ -93,7 +94,7 @@ impl Header {
         bytes.extend(u32::from(origin.v_transposed).to_le_bytes());
         bytes.extend(origin.n_stream.to_le_bytes());
         bytes.extend(origin.memory_kind.to_le_bytes());
-        bytes.extend(0u32.to_le_bytes());
+        bytes.extend(origin.local_layers.to_le_bytes());
         bytes.extend(origin.upstream);
         bytes.extend(self.payload_len.to_le_bytes());
         bytes.extend(self.payload_hash.to_le_bytes());
@@ -140,10 +141,8 @@ impl Header {
             v_transposed: fields.u32() != 0,
             n_stream: fields.u32(),
             memory_kind: fields.u32(),
-            upstream: {
-                fields.u32();
-                fields.bytes()
-            },
+            local_layers: fields.u32(),
+            upstream: fields.bytes(),
         };
         Ok(Self {
             origin,
@@ -194,6 +193,11 @@ impl Header {
                 here.n_stream,
             ),
             ("kind of memory", saved.memory_kind, here.memory_kind),
+            (
+                "digest of local layers",
+                saved.local_layers,
+                here.local_layers,
+            ),
         ];
         match layouts.into_iter().find(|(_, saved, here)| saved != here) {
             None => Ok(()),
@@ -264,6 +268,7 @@ mod tests {
             v_transposed: true,
             n_stream: 3,
             memory_kind: 2,
+            local_layers: 5,
             upstream: upstream_name("llama.cpp 0c1e57098, patches 1234"),
         };
         Header {
@@ -308,6 +313,7 @@ mod tests {
         assert!(differing(|origin| origin.model[0] ^= 1).contains("another model"));
         assert!(differing(|origin| origin.type_k = 0).contains("type_k = f16"));
         assert!(differing(|origin| origin.n_stream = 1).contains("separate sequences = 3"));
+        assert!(differing(|origin| origin.local_layers = 0).contains("local layers = 5"));
         assert!(differing(|origin| origin.upstream[10] ^= 1).contains("llama.cpp 0c1e57098"));
         assert!(differing(|origin| origin.kind = StateKind::Context).contains("one sequence"));
     }

@@ -139,6 +139,7 @@ enum rkv_memory_kind {
 
 struct rkv_memory_info {
     enum rkv_memory_kind kind;
+    uint32_t             local_digest; // of the local layers and of what they keep; 0: there are none
     uint32_t             n_stream;     // separate buffers of cells; sequences of one stream can share cells
     bool                 can_shift;    // positions can be moved, and the next decode will manage
     bool                 can_divide;   // can_shift, and this shim knows every cell

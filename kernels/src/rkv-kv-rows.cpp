@@ -29,6 +29,20 @@ ggml_tensor * part_view(ggml_context * ctx, ggml_tensor * part, const rkv_part_s
             ggml_row_size(part->type, shape.n_embd_head), part->nb[1], part->nb[2], part->nb[2]*shape.stream0);
 }
 
+rkv_local_part local_part(const rkv_rows & rows) {
+    return { *rows.of_layer.local, rows.window, rows.stream, rows.row_bytes };
+}
+
+std::vector<uint32_t> cells_of(const rkv_ranges & ranges) {
+    std::vector<uint32_t> cells;
+    for (const auto & range : ranges) {
+        for (uint32_t cell = range.first; cell < range.second; ++cell) {
+            cells.push_back(cell);
+        }
+    }
+    return cells;
+}
+
 } // namespace
 
 ggml_tensor * rkv_get_part(ggml_context * ctx, ggml_tensor * window, const rkv_tail & of_layer, ggml_tensor * tail, const rkv_part_shape & shape) {
@@ -93,37 +107,54 @@ size_t rkv_nbytes(const ggml_tensor * tail) {
     return tail ? ggml_nbytes(tail) : 0;
 }
 
-bool rkv_write_rows(llama_io_write_i & io, ggml_tensor * window, ggml_tensor * tail, const rkv_ranges & ranges, size_t row_bytes) {
-    if (!tail) {
+bool rkv_write_rows(llama_io_write_i & io, const rkv_rows & rows, const rkv_ranges & ranges) {
+    if (rows.of_layer.local) {
+        rkv_local_state_write(local_part(rows), io, cells_of(ranges));
+        return true;
+    }
+    if (!rows.tail) {
         return false;
     }
     for (const auto & range : ranges) {
-        for_pieces(window, tail, range.first, range.second, [&](ggml_tensor * t, size_t row, size_t n) {
-            io.write_tensor(t, row*row_bytes, n*row_bytes);
+        for_pieces(rows.window, rows.tail, range.first, range.second, [&](ggml_tensor * t, size_t row, size_t n) {
+            io.write_tensor(t, row*rows.row_bytes, n*rows.row_bytes);
         });
     }
     return true;
 }
 
-bool rkv_read_ranges(llama_io_read_i & io, ggml_tensor * window, ggml_tensor * tail, const rkv_ranges & ranges, size_t row_bytes) {
-    if (!tail) {
+bool rkv_read_ranges(llama_io_read_i & io, const rkv_rows & rows, const rkv_ranges & ranges, const std::function<int32_t(uint32_t)> & pos_of) {
+    if (rows.of_layer.local) {
+        const std::vector<uint32_t> cells = cells_of(ranges);
+        std::vector<int32_t>        pos;
+        for (const uint32_t cell : cells) {
+            pos.push_back(pos_of(cell));
+        }
+        rkv_local_state_read(local_part(rows), io, cells, pos);
+        return true;
+    }
+    if (!rows.tail) {
         return false;
     }
     for (const auto & range : ranges) {
-        for_pieces(window, tail, range.first, range.second, [&](ggml_tensor * t, size_t row, size_t n) {
-            io.read_tensor(t, row*row_bytes, n*row_bytes);
+        for_pieces(rows.window, rows.tail, range.first, range.second, [&](ggml_tensor * t, size_t row, size_t n) {
+            io.read_tensor(t, row*rows.row_bytes, n*rows.row_bytes);
         });
     }
     return true;
 }
 
-bool rkv_clear_rows(ggml_tensor * window, ggml_tensor * tail, const std::vector<uint32_t> & cells, size_t row_bytes) {
-    if (!tail) {
+bool rkv_clear_rows(const rkv_rows & rows, const std::vector<uint32_t> & cells) {
+    if (rows.of_layer.local) {
+        rows.of_layer.local->forget(rows.stream); // of its one sequence
+        return true;
+    }
+    if (!rows.tail) {
         return false;
     }
     for (const uint32_t cell : cells) {
-        for_pieces(window, tail, cell, cell + 1, [&](ggml_tensor * t, size_t row, size_t n) {
-            llama_clear_tensor_data(t, row*row_bytes, n*row_bytes);
+        for_pieces(rows.window, rows.tail, cell, cell + 1, [&](ggml_tensor * t, size_t row, size_t n) {
+            llama_clear_tensor_data(t, row*rows.row_bytes, n*rows.row_bytes);
         });
     }
     return true;

@@ -47,6 +47,21 @@ uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const st
     return without_beside(res);
 }
 
+// FNV-1a, 32 bits.
+uint32_t digest_of(const rkv_local & local, const std::vector<bool> & layers) {
+    uint32_t res = 2166136261u;
+    const auto add = [&](uint32_t value) { res = (res ^ value)*16777619u; };
+    add(local.first);
+    add(local.cells);
+    add(local.ring);
+    for (size_t il = 0; il < layers.size(); ++il) {
+        if (layers[il]) {
+            add(uint32_t(il) + 1);
+        }
+    }
+    return res ? res : 1;
+}
+
 } // namespace
 
 rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32_t kv_size, uint32_t n_layer,
@@ -70,6 +85,7 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
         local->cells = residency->params.local_cells;
         local->ring  = residency->local_ring;
         local->alibi = residency->alibi;
+        local->digest = digest_of(*local, is_local);
     }
 
     // layers that ask for their own window come off the budget first

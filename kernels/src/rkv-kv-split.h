@@ -153,20 +153,27 @@ void rkv_copy_stream(const rkv_tail & tail, uint32_t src, uint32_t dst);
 // Bytes of one part's tail; 0 when there is none.
 size_t rkv_nbytes(const ggml_tensor * tail);
 
-// Rows [from, to) of a layer's cells, in file order, whatever part they lie in. False when the layer is not split.
+// Rows [from, to) of a layer's cells, in file order, whatever part they lie in. False when the layer is neither split nor local.
 using rkv_ranges = std::vector<std::pair<uint32_t, uint32_t>>;
-bool rkv_write_rows(llama_io_write_i & io, ggml_tensor * window, ggml_tensor * tail, const rkv_ranges & ranges, size_t row_bytes);
-bool rkv_read_ranges(llama_io_read_i & io, ggml_tensor * window, ggml_tensor * tail, const rkv_ranges & ranges, size_t row_bytes);
-bool rkv_clear_rows(ggml_tensor * window, ggml_tensor * tail, const std::vector<uint32_t> & cells, size_t row_bytes);
+struct rkv_rows {
+    ggml_tensor *    window; // of one stream
+    ggml_tensor *    tail;   // the same, or NULL
+    const rkv_tail & of_layer;
+    uint32_t         stream;
+    size_t           row_bytes;
+};
+bool rkv_write_rows(llama_io_write_i & io, const rkv_rows & rows, const rkv_ranges & ranges);
+bool rkv_read_ranges(llama_io_read_i & io, const rkv_rows & rows, const rkv_ranges & ranges, const std::function<int32_t(uint32_t)> & pos_of);
+bool rkv_clear_rows(const rkv_rows & rows, const std::vector<uint32_t> & cells);
 
-// The same for any list of runs with members `from` and `to`.
-template <typename Runs>
-bool rkv_read_rows(llama_io_read_i & io, ggml_tensor * window, ggml_tensor * tail, const Runs & runs, size_t row_bytes) {
+// The same for any list of runs with members `from` and `to`, of a stream with these cells.
+template <typename Runs, typename Cells>
+bool rkv_read_rows(llama_io_read_i & io, const rkv_rows & rows, const Runs & runs, const Cells & cells) {
     rkv_ranges ranges;
     for (const auto & run : runs) {
         ranges.emplace_back(run.from, run.to);
     }
-    return rkv_read_ranges(io, window, tail, ranges, row_bytes);
+    return rkv_read_ranges(io, rows, ranges, [&](uint32_t cell) { return int32_t(cells.pos_get(cell)); });
 }
 
 // True when some layer has a tail, or lies in host memory as a whole.

@@ -4,14 +4,19 @@
 #include "rkv-report.h"
 
 #include "llama-impl.h"
+#include "llama-io.h"
 #include "llama-kv-cache.h"
 
 #include <limits>
 #include <stdexcept>
+#include <unordered_map>
 
 namespace {
 
 constexpr uint32_t ROWS_MULTIPLE = 256;
+
+// A number of streams that no cache has.
+constexpr uint32_t STATE_MARK = 0x6c6b7672;
 
 // A view of a local layer's K carries its mask there.
 constexpr int VIEW_SRC_MASK = 2;
@@ -104,9 +109,63 @@ ggml_tensor * rkv_local_mask(const ggml_tensor * k, ggml_tensor * mask) {
     return own ? own : mask;
 }
 
-void rkv_local_no_state(const rkv_local * local) {
+void rkv_local_state_mark(const rkv_local * local, llama_io_write_i & io) {
     if (local) {
-        throw std::runtime_error("rolling-kv: a context with local layers does not hold every token's rows, so its state can be neither saved nor restored");
+        io.write(&STATE_MARK, sizeof(STATE_MARK));
+        io.write(&local->digest, sizeof(local->digest));
+    }
+}
+
+void rkv_local_state_check(rkv_local * local, llama_io_read_i & io, int64_t seq_stream) {
+    if (!local) {
+        return;
+    }
+    uint32_t mark   = 0;
+    uint32_t digest = 0;
+    io.read(&mark, sizeof(mark));
+    io.read(&digest, sizeof(digest));
+    if (mark != STATE_MARK || digest != local->digest) {
+        throw std::runtime_error("rolling-kv: the state was saved without these local layers, or with another length of batch");
+    }
+    for (uint32_t s = 0; s < local->streams.size(); ++s) {
+        if (seq_stream < 0 || seq_stream == s) {
+            local->forget(s);
+        }
+    }
+}
+
+void rkv_local_state_write(const rkv_local_part & part, llama_io_write_i & io, const std::vector<uint32_t> & cells) {
+    std::vector<uint8_t>  held(cells.size(), 0);
+    std::vector<uint32_t> rows(cells.size(), 0);
+    std::unordered_map<uint32_t, uint32_t> row_of_cell;
+    const auto & known = part.local.streams[part.stream];
+    for (uint32_t r = 0; r < known.size(); ++r) {
+        if (known[r].pos >= 0) {
+            row_of_cell[known[r].cell] = r;
+        }
+    }
+    for (size_t i = 0; i < cells.size(); ++i) {
+        const auto it = row_of_cell.find(cells[i]);
+        held[i] = it != row_of_cell.end();
+        rows[i] = held[i] ? it->second : 0;
+    }
+    io.write(held.data(), held.size());
+    for (size_t i = 0; i < cells.size(); ++i) {
+        if (held[i]) {
+            io.write_tensor(part.rows, rows[i]*part.row_bytes, part.row_bytes);
+        }
+    }
+}
+
+void rkv_local_state_read(const rkv_local_part & part, llama_io_read_i & io, const std::vector<uint32_t> & cells, const std::vector<int32_t> & pos) {
+    std::vector<uint8_t> held(cells.size(), 0);
+    io.read(held.data(), held.size());
+    for (size_t i = 0; i < cells.size(); ++i) {
+        if (held[i]) {
+            const uint32_t row = part.local.row_of(pos[i]);
+            part.local.streams[part.stream][row] = { pos[i], cells[i] };
+            io.read_tensor(part.rows, row*part.row_bytes, part.row_bytes);
+        }
     }
 }
 

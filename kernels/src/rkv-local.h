@@ -13,6 +13,8 @@
 #include <memory>
 #include <vector>
 
+class llama_io_read_i;
+class llama_io_write_i;
 struct llama_memory_i;
 
 struct rkv_local_row {
@@ -27,6 +29,8 @@ struct rkv_local {
     uint32_t ring;  // rows that the positions from `first` on go round in
 
     bool alibi;
+
+    uint32_t digest; // of the above and of the layers: what must agree between a state and its reader
 
     std::vector<std::vector<rkv_local_row>> streams; // [n_stream][rows]
 
@@ -43,6 +47,8 @@ struct rkv_local {
         const rkv_local_row & row = streams[stream][row_of(pos)];
         return row.pos == pos && row.cell == cell;
     }
+
+    void forget(uint32_t stream) { streams[stream].assign(rows(), {}); }
 
     // Row of a cell, or -1.
     int64_t find(uint32_t stream, uint32_t cell) const;
@@ -78,8 +84,22 @@ bool rkv_local_view(const ggml_tensor * t);
 // The mask of a local layer whose K is `k`, or `mask` itself.
 ggml_tensor * rkv_local_mask(const ggml_tensor * k, ggml_tensor * mask);
 
-// Throws where the state of a cache with local layers is asked for: it does not hold every cell.
-void rkv_local_no_state(const rkv_local * local);
+// Begins a state: one of a cache with local layers is marked, so that only a cache with the same ones takes it. `seq_stream` is the
+// stream of the sequence that is restored, or -1: all of them. Throws std::runtime_error.
+void rkv_local_state_mark(const rkv_local * local, llama_io_write_i & io);
+void rkv_local_state_check(rkv_local * local, llama_io_read_i & io, int64_t seq_stream);
+
+// One part (K or V, of one stream) of a local layer in a state: for each cell whether its row is held, then the rows that are.
+struct rkv_local_part {
+    rkv_local &   local;
+    ggml_tensor * rows; // [n_embd, rows]
+    uint32_t      stream;
+    size_t        row_bytes;
+};
+void rkv_local_state_write(const rkv_local_part & part, llama_io_write_i & io, const std::vector<uint32_t> & cells);
+
+// `pos` [cells] are the positions of the cells that the rows are for.
+void rkv_local_state_read(const rkv_local_part & part, llama_io_read_i & io, const std::vector<uint32_t> & cells, const std::vector<int32_t> & pos);
 
 // Whether removing the positions [p0, p1) would leave a sequence whose newest tokens are not all held by its local layers.
 bool rkv_local_loses(const llama_memory_i * memory, int32_t seq, int32_t p0, int32_t p1);

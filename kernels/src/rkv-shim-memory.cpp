@@ -1,4 +1,5 @@
 #include "rkv-shift.h"
+#include "rkv-report.h"
 #include "rkv-shim-guard.h"
 
 #include "llama-context.h"
@@ -60,6 +61,11 @@ enum rkv_status rkv_memory_info_get(llama_context * ctx, rkv_memory_info * out) 
         out->n_stream   = ctx->get_cparams().kv_unified ? 1 : ctx->get_cparams().n_seq_max;
         if (memory == nullptr) {
             return RKV_OK;
+        }
+        for (const llama_kv_cache * cache : rkv_memory_caches(memory)) {
+            cache->rkv_visit([&](const rkv_layer_view & view) {
+                out->local_digest = view.tail->local ? view.tail->local->digest : out->local_digest;
+            });
         }
         out->can_shift = rkv_shift_refusal(memory).empty();
         out->can_divide   = known && out->can_shift;

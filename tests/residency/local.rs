@@ -217,19 +217,78 @@ fn what_local_layers_cannot_do_is_refused() {
     read(&mut context, 0, 100, 1);
     assert!(!context.memory().can_shift());
     assert!(context.memory().shift(0, 10.., -5).is_err());
-    assert!(context.save_state().is_err());
-    assert!(context.save_sequence(0).is_err());
-    let foreign = {
-        let mut other = resident(&model, &params());
-        read(&mut other, 0, 50, 1);
-        other.save_state().expect("the state is saved")
-    };
-    assert!(context.restore_state(&foreign).is_err());
     assert_eq!(
         context.positions(0).unwrap(),
         Some(0..=99),
         "nothing changed"
     );
+}
+
+#[test]
+fn a_state_of_local_layers_goes_on_where_it_was_saved() {
+    let backend = backend();
+    let model = four_layers(&backend);
+    let spill = |window| RollingKv::window_cells(window).local_layers(LocalLayers::new(1..=2, 150));
+    let params = ContextParams::new(2 * 512)
+        .n_seq_max(2)
+        .n_batch(BATCH)
+        .n_ubatch(BATCH)
+        .threads(1);
+    let mut source = spilled(&model, &params, spill(64));
+    read(&mut source, 0, 400, 3);
+    read(&mut source, 1, 200, 4);
+    let whole = source.save_state().expect("all of it is saved");
+    let one = source.save_sequence(0).expect("a sequence is saved");
+    let expected = [read(&mut source, 0, 60, 8), read(&mut source, 1, 60, 9)];
+
+    let mut target = spilled(&model, &params, spill(256));
+    read(&mut target, 0, 300, 5);
+    target.restore_state(&whole).expect("all of it is restored");
+    for (seq, seed) in [(0, 8), (1, 9)] {
+        let found = read(&mut target, seq, 60, seed);
+        assert_same_bits(&found, &expected[seq as usize], &format!("sequence {seq}"));
+    }
+    let mut target = spilled(&model, &params, spill(0));
+    read(&mut target, 0, 90, 6);
+    read(&mut target, 1, 450, 7);
+    target
+        .restore_sequence(&one, 1)
+        .expect("a sequence is restored elsewhere");
+    assert_same_bits(&read(&mut target, 1, 60, 8), &expected[0], "elsewhere");
+    assert_eq!(target.positions(0).unwrap(), Some(0..=89), "the other one");
+}
+
+#[test]
+fn a_state_of_other_local_layers_is_refused_before_anything_changes() {
+    let backend = backend();
+    let model = four_layers(&backend);
+    let of = |local: Option<LocalLayers>| {
+        let spill = RollingKv::window_cells(64);
+        let spill = match local {
+            Some(local) => spill.local_layers(local),
+            None => spill,
+        };
+        let mut context = spilled(&model, &params(), spill);
+        read(&mut context, 0, 100, 1);
+        context
+    };
+    let kinds = || {
+        [
+            None,
+            Some(LocalLayers::new(1..=2, 50)),
+            Some(LocalLayers::new(1..=2, 51)),
+            Some(LocalLayers::new(1..=1, 50)),
+        ]
+    };
+    for (from, source) in kinds().into_iter().enumerate() {
+        let state = of(source).save_state().expect("it is saved");
+        for (to, target) in kinds().into_iter().enumerate() {
+            let mut target = of(target);
+            let restored = target.restore_state(&state);
+            assert_eq!(restored.is_ok(), from == to, "{from} to {to}: {restored:?}");
+            assert_eq!(target.positions(0).unwrap(), Some(0..=99));
+        }
+    }
 }
 
 #[test]

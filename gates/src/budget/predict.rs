@@ -30,8 +30,8 @@ const STEPS: usize = 4;
 
 impl Machine {
     /// Milliseconds of a step. Every layer is taken to compute for as long as any other, and reads its copies in order, each for its
-    /// share of that time; a copy starts when the one before it has ended and its slot is free. A layer's last copy holds the rows
-    /// of this step, so that it waits for its layer.
+    /// share of that time; a copy starts when the one before it has ended and its slot is free. The rows of the step itself, which wait for
+    /// their layer, are few.
     #[must_use]
     pub fn step_ms(&self, tails: &[Tail]) -> f64 {
         let layer_ms = self.compute_ms / tails.len().max(1) as f64;
@@ -43,16 +43,13 @@ impl Machine {
             step_began = now;
             for tail in tails {
                 let copies = tail.cells.div_ceil(self.copy_cells.max(1));
-                let began = now;
                 for copy in 0..copies {
                     let cells = (tail.cells - copy * self.copy_cells).min(self.copy_cells);
                     let slot_free = released
                         .len()
                         .checked_sub(self.slots.max(1))
                         .map_or(0.0, |at: usize| released[at]);
-                    let last = copy + 1 == copies;
-                    let ready = f64::max(link_free, slot_free);
-                    let starts = if last { ready.max(began) } else { ready };
+                    let starts = f64::max(link_free, slot_free);
                     let bytes = f64::from(cells) * tail.cell_bytes;
                     link_free = starts + self.latency_ms + bytes / self.link_bytes_per_ms;
                     now = f64::max(now, link_free) + layer_ms / f64::from(copies);
