@@ -4,6 +4,7 @@ mod bench;
 mod completion;
 mod help;
 mod line;
+mod local;
 mod perplexity;
 mod refusals;
 
@@ -44,7 +45,7 @@ struct Opt {
     expected: &'static str,
 }
 
-const OPTIONS: [Opt; 9] = [
+const OPTIONS: [Opt; 15] = [
     Opt {
         name: "--kv-residency-mode",
         env: "LLAMA_ARG_KV_RESIDENCY_MODE",
@@ -99,6 +100,42 @@ const OPTIONS: [Opt; 9] = [
         bad: "-1",
         expected: "a number of cells",
     },
+    Opt {
+        name: "--kv-shift",
+        env: "LLAMA_ARG_KV_SHIFT",
+        bad: "maybe",
+        expected: "rerope or guard",
+    },
+    Opt {
+        name: "--kv-shift-path",
+        env: "LLAMA_ARG_KV_SHIFT_PATH",
+        bad: "link",
+        expected: "auto, host or device",
+    },
+    Opt {
+        name: "--kv-local-layers",
+        env: "LLAMA_ARG_KV_LOCAL_LAYERS",
+        bad: "3-1",
+        expected: "a list of layers like 0-4,11, or auto",
+    },
+    Opt {
+        name: "--kv-local-file",
+        env: "LLAMA_ARG_KV_LOCAL_FILE",
+        bad: "/missing.json",
+        expected: "rolling-kv gate budget",
+    },
+    Opt {
+        name: "--kv-local-cells",
+        env: "LLAMA_ARG_KV_LOCAL_CELLS",
+        bad: "0",
+        expected: "a number of tokens",
+    },
+    Opt {
+        name: "--kv-local-first",
+        env: "LLAMA_ARG_KV_LOCAL_FIRST",
+        bad: "-1",
+        expected: "a number of tokens",
+    },
 ];
 
 /// What the checks run, and what came of them so far.
@@ -122,6 +159,7 @@ pub fn run(place: &Place) -> Result<Counts> {
             help::check,
             refusals::check,
             completion::check,
+            local::check,
             bench::check,
         ];
         let first = checked(&rig, &checks);

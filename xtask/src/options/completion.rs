@@ -11,9 +11,9 @@ const CONTEXT: u32 = 1024;
 const LOG_LEVEL: &str = "4";
 
 /// A continuation at temperature 0, and what the log says.
-struct Completion {
-    text: String,
-    log: String,
+pub struct Completion {
+    pub text: String,
+    pub log: String,
     active: Option<Active>,
 }
 
@@ -149,7 +149,7 @@ fn empty(found: &Completion) -> Option<String> {
         .then(|| "the text is empty".into())
 }
 
-fn complete(rig: &Rig, options: &[&str], environment: &[(&str, &str)]) -> Result<Completion> {
+pub fn complete(rig: &Rig, options: &[&str], environment: &[(&str, &str)]) -> Result<Completion> {
     let run = rig
         .with_model("llama-completion")
         .args(["-tb", THREADS, "-c", &CONTEXT.to_string(), "-n", "24"])
