@@ -65,6 +65,50 @@ fn every_fault_is_noticed() {
     }
 }
 
+/// A fault that nobody can see would be a failure of the gate, and its pass would prove nothing.
+#[test]
+fn a_byte_that_lies_in_no_tail_is_not_flipped() {
+    let _turn = alone();
+    let size = "--ctx 257 --window-cells 256 --tile-cells 32 --threads 1 --inject flip";
+    let command = ["gate", "logit-equiv", "-m", "tiny:llama"];
+    let output = run(&command
+        .into_iter()
+        .chain(size.split(' '))
+        .collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    assert!(
+        stderr(&output).contains("lies in no tail"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn keys_move_and_attention_is_seen_on_a_tiny_model_too() {
+    let _turn = alone();
+    for (command, last) in [
+        (&["gate", "shift", "--most", "300"][..], "PASS"),
+        (&["profile", "--ctx", "1492"], "mean of all heads"),
+    ] {
+        let output = run(&[command, &["-m", "tiny:llama", "--threads", "1"]].concat());
+        let table = stdout(&output);
+        let text = format!("{command:?}: {table}{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(
+            table.lines().last().unwrap_or_default().starts_with(last),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn help_says_that_there_are_tiny_models() {
+    for command in [&["gate", "logit-equiv"][..], &["profile"]] {
+        let output = run(&[command, &["-h"]].concat());
+        assert!(stdout(&output).contains("tiny:llama"), "{command:?}");
+    }
+}
+
 /// Neither a pass nor a failure, whichever gate it is; nor does the profile end with a table.
 #[test]
 fn what_keeps_no_cache_is_refused() {
