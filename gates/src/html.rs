@@ -12,7 +12,7 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}\
 h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:1px solid #ddd}\
 table{border-collapse:collapse;margin:.3rem 0}th,td{border:1px solid #ccc;padding:.25rem .6rem;text-align:right}\
-th:first-child,td:first-child{text-align:left}th{background:#f3f3f3}figure{margin:1rem 0}figcaption{font-weight:600}.wide{overflow-x:auto}\
+th:first-child,td:first-child{text-align:left}th{background:#f3f3f3}td[style]{white-space:nowrap}figure{margin:1rem 0}figcaption{font-weight:600}.wide{overflow-x:auto}.wide svg{min-width:60rem}\
 .pass{color:#0a6b2d;font-weight:700}.fail{color:#b00020;font-weight:700}.note{color:#555}\
 svg{max-width:100%;height:auto}pre{background:#f6f6f6;padding:.6rem;white-space:pre-wrap;overflow-wrap:anywhere}";
 
