@@ -20,6 +20,8 @@ pub enum Kind {
     Wide,
     /// Text is cut off, or must be scrolled to on a wide screen.
     Cut,
+    /// A cell with a colour, which holds figures, takes more than a line.
+    Wrapped,
     /// Text sticks out of its box.
     Spills,
     /// Two texts lie on each other.

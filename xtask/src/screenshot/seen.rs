@@ -122,6 +122,11 @@ impl Rect {
         self.y + self.height
     }
 
+    /// Whether nothing of it is to be seen.
+    pub fn is_empty(&self) -> bool {
+        self.width <= 0.0 || self.height <= 0.0
+    }
+
     /// Whether `inner` lies inside, up to `slack_px` on each side.
     pub fn holds(&self, inner: &Self, slack_px: f64) -> bool {
         inner.x >= self.x - slack_px
