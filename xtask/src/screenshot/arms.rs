@@ -19,7 +19,7 @@ impl Arm {
 }
 
 /// All of them.
-pub const ARMS: [Arm; 18] = [
+pub const ARMS: [Arm; 19] = [
     arm("a blank page", Kind::Blank, |html| {
         let (head, _) = split(html, "<body>");
         format!("{head}<body></body></html>")
@@ -46,6 +46,9 @@ pub const ARMS: [Arm; 18] = [
             html,
             "td{white-space:normal !important;width:1px}table{width:1px}",
         )
+    }),
+    arm("words in two lines", Kind::Broken, |html| {
+        styled(html, ".wide{width:9rem}th{overflow-wrap:anywhere}")
     }),
     arm("text that sticks out", Kind::Spills, |html| {
         styled(html, "h1{width:3rem;white-space:nowrap}")

@@ -94,6 +94,12 @@ fn placed(text: &Text, width_px: f64) -> Vec<Fault> {
             format!("{} is {} px high", text.name(), text.ink.height),
         );
     }
+    if !text.broken.is_empty() {
+        fault(
+            Kind::Broken,
+            format!("{}: words in two lines: {:?}", text.name(), text.broken),
+        );
+    }
     // A line may be turned by a quarter.
     let thick_px = text.ink.height.min(text.ink.width);
     if text.in_svg {
@@ -209,6 +215,12 @@ mod tests {
             }),
             []
         );
+    }
+
+    #[test]
+    fn words_that_are_cut_in_two_are_wrong() {
+        let cut = |page: &mut Seen| page.texts[2].broken.push("FAILED".into());
+        assert_eq!(with(NARROW, cut), [Kind::Broken]);
     }
 
     #[test]

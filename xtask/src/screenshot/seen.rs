@@ -75,6 +75,8 @@ pub struct Text {
     pub border_px: f64,
     /// Whether it is a line in an SVG picture.
     pub in_svg: bool,
+    /// Words of it that the end of a line cuts in two.
+    pub broken: Vec<String>,
 }
 
 /// A table or a picture.
