@@ -77,7 +77,7 @@ few thousand tokens are enough.
 
 Examples:
   rolling-kv profile -m smollm2
-  rolling-kv profile -m model.gguf --ctx 4096 --text book.txt --json found.json --plot found.svg";
+  rolling-kv profile -m model.gguf --ctx 4096 --text book.txt --json found.json --html found.html";
 
 const RUN_ABOUT: &str = "\
 Continue a text, or answer a question, with a model.
@@ -117,11 +117,17 @@ Prove, with numbers, that nothing changed but the placement of the cache.
 A gate runs the same text through a spilled cache, a resident one and llama.cpp's own attention, and judges what comes \
 out. Run it before you trust a model and a setting.
 
+A spec is a file with a gate's options and the numbers by which it is judged, each with its reason: `gate run` takes one, \
+and `gate run --print niah` shows one. With --results DIR a run that was interrupted goes on, and --html FILE writes a page \
+that can be sent.
+
 Exit codes: 0 pass, 1 fail, 2 it could not run.
 
 Examples:
   rolling-kv gate logit-equiv -m smollm2 --ctx 6144 --window-cells 1024 --json found.json
   rolling-kv gate logit-equiv -m smollm2 --inject flip
+  rolling-kv gate run logit-equiv --results kept --html report.html
+  rolling-kv gate run my-spec.toml -m model.gguf --seed 7
   rolling-kv gate logit-equiv -m tiny:gemma2 --ctx 512 --window-cells 128 --tile-cells 32
   rolling-kv gate niah -m smollm2 --lengths 512,2048 --depths 0,50,border --html report.html
   rolling-kv gate shift -m smollm2 --plot shift.svg

@@ -10,6 +10,7 @@ mod exit;
 mod fetch;
 mod gate;
 mod interrupt;
+mod line;
 mod logging;
 mod models;
 mod profile;
@@ -20,15 +21,13 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Cli, Command};
+use args::Command;
 use error::CliError;
+use line::Line;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    logging::start(cli.verbose);
-    match dispatch(&cli.command) {
+    let ended = line::read(std::env::args_os()).map_err(CliError::from);
+    match ended.and_then(|line| dispatch(&line)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             ui::note(&format!("error: {error}"));
@@ -37,12 +36,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: &Command) -> Result<u8, CliError> {
-    match command {
+fn dispatch(line: &Line) -> Result<u8, CliError> {
+    logging::start(line.cli.verbose);
+    match &line.cli.command {
         Command::Run(args) => Ok(run::run(args)?),
         Command::Doctor(args) => Ok(doctor::doctor(args)),
-        Command::Gate(args) => Ok(gate::gate(args)?),
-        Command::Profile(args) => Ok(profile::profile(args)?),
+        Command::Gate(args) => Ok(gate::gate(args, &line.asked)?),
+        Command::Profile(args) => Ok(profile::profile(args, &line.asked)?),
         Command::Fetch(args) => Ok(fetch::fetch(args).map(|()| exit::OK)?),
     }
 }

@@ -7,8 +7,9 @@ use rolling_kv::{Backend, ModelParams};
 use rolling_kv_gates::{Profile, ProfileReport, noise_text};
 use serde_json::json;
 
-use crate::gate::files::{check_folder, read_text, with_bars, write_json, write_plot};
+use crate::gate::harness::{Harness, metrics, read_text, row, with_bars};
 use crate::gate::{GateCommandError, Subject};
+use crate::line::Asked;
 use crate::run::{self, parse};
 use crate::source::Source;
 use crate::{exit, ui};
@@ -50,11 +51,8 @@ pub struct ProfileArgs {
 const WORDS: usize = 20_000;
 
 /// Measures, prints a table, and writes what was asked for.
-pub fn profile(args: &ProfileArgs) -> Result<u8, GateCommandError> {
+pub fn profile(args: &ProfileArgs, asked: &Asked) -> Result<u8, GateCommandError> {
     let source = Source::of(&args.subject.model)?;
-    for file in args.subject.json.iter().chain(&args.plot) {
-        check_folder(file)?;
-    }
     let essay = match &args.text {
         Some(file) => read_text(file)?,
         None => noise_text(args.seed, WORDS),
@@ -66,68 +64,32 @@ pub fn profile(args: &ProfileArgs) -> Result<u8, GateCommandError> {
         seed: args.seed,
         essay,
     };
-    ui::print(&format!(
-        "profile: model {}, {} tokens, needle at {}%, seed {}",
-        source, profile.length, profile.depth, profile.seed
-    ));
+    let plot = args.plot.as_deref();
+    let harness = Harness::command("profile", &args.subject, plot, &source, asked)?;
+    harness.announce();
     let backend = Backend::init()?;
     let model = source.load(&backend, &ModelParams::default())?;
     let report = with_bars(|progress| profile.run(&model, progress))?;
     print(&report);
-    if let Some(file) = &args.subject.json {
-        let object = json!({
+    harness.json(|| {
+        json!({
             "profile": "locality",
             "model": source.to_string(),
             "n_ctx": report.length,
             "seed": args.seed,
-            "metrics": report,
-        });
-        write_json(file, &object)?;
-    }
-    if let Some(file) = &args.plot {
-        write_plot(file, report.svg())?;
-    }
+            "metrics": metrics(&report),
+        })
+    })?;
+    harness.page(&|settings| report.html(settings))?;
+    harness.picture(&|| report.svg())?;
     Ok(exit::OK)
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.1}", 100.0 * share)
-}
-
 fn print(report: &ProfileReport) {
-    ui::print(&format!(
-        "\nshares of attention weight in percent, mean of a layer's heads over the queries from position {} on;\nthe first {} positions count apart; the needle by the last queries, which ask for it\n",
-        report.first_query, report.first_positions
-    ));
-    ui::print(&format!(
-        "{:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>12}",
-        "layer", "first", "<= 3", ">= 64", ">= 256", ">= 1024", "needle", "best head"
-    ));
+    ui::print(&format!("\n{}\n", report.caption()));
+    ui::print(&row(9, &ProfileReport::HEAD));
     for layer in report.layers() {
-        let mean =
-            |value: fn(&rolling_kv_gates::HeadProfile) -> f64| percent(report.layer(layer, value));
-        let best = report
-            .heads
-            .iter()
-            .filter(|head| head.layer == layer)
-            .map(|head| head.needle)
-            .fold(0.0, f64::max);
-        ui::print(&format!(
-            "{layer:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>12}",
-            mean(|head| head.first),
-            mean(|head| head.within_3),
-            mean(|head| head.beyond_64),
-            mean(|head| head.beyond_256),
-            mean(|head| head.beyond_1024),
-            mean(|head| head.needle),
-            percent(best)
-        ));
+        ui::print(&row(9, &report.cells(layer)));
     }
-    ui::print(&format!(
-        "\nmean of all heads: {} within 3 positions, {} on the first {}, {} at 256 and farther without those",
-        percent(report.mean(|head| head.within_3)),
-        percent(report.mean(|head| head.first)),
-        report.first_positions,
-        percent(report.mean(|head| head.beyond_256))
-    ));
+    ui::print(&format!("\n{}", report.summary()));
 }

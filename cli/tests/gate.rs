@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{assert_fails, model, program, run, stderr, stdout};
+use common::{assert_fails, model, option, program, run, stderr, stdout};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -122,7 +122,7 @@ fn caught(fault: &str) {
     let table = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{table}{}", stderr(&output));
     assert!(table.ends_with("FAIL\n"), "{table}");
-    assert!(table.contains(&format!("inject {fault}")), "{table}");
+    assert_eq!(option(&table, "inject"), fault);
     assert!(
         table.contains("FAILED: spilled and resident have the same bits"),
         "{table}"

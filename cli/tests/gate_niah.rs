@@ -6,7 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{assert_fails, model_for_one_thread, program, run, stderr, stdout};
+use common::{
+    assert_fails, assert_self_contained, model_for_one_thread, program, run, stderr, stdout,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -28,8 +30,7 @@ fn both_runs_say_the_same_and_the_page_and_the_json_hold_it() {
         return;
     };
     let folder = TempDir::new().unwrap();
-    let [json, html, results] =
-        ["n.json", "n.html", "n.jsonl"].map(|name| folder.path().join(name));
+    let [json, html, results] = ["n.json", "n.html", "kept"].map(|name| folder.path().join(name));
     let paths: Vec<&str> = [&json, &html, &results]
         .iter()
         .map(|path| path.to_str().unwrap())
@@ -59,11 +60,12 @@ fn both_runs_say_the_same_and_the_page_and_the_json_hold_it() {
         assert_eq!(one["resident"]["log_probs"], one["spilled"]["log_probs"]);
     }
     let page = fs::read_to_string(&html).unwrap();
+    assert_self_contained(&page);
     assert!(page.contains("niah_single_1") && page.contains("1.00 / 1.00 ="));
 
     // What is there is not asked again, and gives the same verdict.
     let again = gate(&model, &options);
-    assert!(stdout(&again).contains("2 answers were there already"));
+    assert!(stdout(&again).contains("4 results were there already"));
     assert_eq!(again.status.code(), Some(0));
     let other = [&options[..], &["--seed", "2"]].concat();
     assert_fails_after_the_options(&gate(&model, &other), "other options");
@@ -73,7 +75,7 @@ fn both_runs_say_the_same_and_the_page_and_the_json_hold_it() {
 #[track_caller]
 fn assert_fails_after_the_options(output: &Output, word: &str) {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(output));
-    assert!(stdout(output).starts_with("gate niah: {"));
+    assert!(stdout(output).starts_with("gate niah\n"));
     assert!(stderr(output).contains(word), "{}", stderr(output));
 }
 

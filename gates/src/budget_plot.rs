@@ -1,12 +1,18 @@
-//! The plot of the budget gate: what a step takes by split, and what local layers lose by their number.
+//! The plot of the budget gate, and its page: what a step takes by split, and what local layers lose by their number.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::budget::{BudgetReport, ExactReport, LocalReport};
+use crate::budget::{ExactReport, LocalReport, LocalTrial, SplitResult};
+use crate::budget_report::BudgetReport;
+use crate::html::{Cell, Page};
+use crate::settings::Settings;
 
 const SIZE: (u32, u32) = (1200, 480);
 const GREY: RGBColor = RGBColor(140, 140, 140);
+/// Name, colour and points.
+type Line = (&'static str, RGBColor, Vec<(f64, f64)>);
+
 const GREEN_DARK: RGBColor = RGBColor(10, 110, 45);
 
 impl BudgetReport {
@@ -19,6 +25,48 @@ impl BudgetReport {
         self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
             .map_err(|error| error.to_string())?;
         Ok(text)
+    }
+
+    /// A page with the verdict, the picture, and a table of each lever.
+    ///
+    /// # Errors
+    /// When the picture cannot be drawn.
+    pub fn html(&self, settings: &Settings) -> Result<String, String> {
+        const MIB: f64 = 1_048_576.0;
+        let mut page =
+            Page::new("A budget of device memory: where cells lie, and which layers may see less");
+        page.verdict(&self.judged);
+        page.picture(&self.svg()?);
+        page.table(
+            &format!(
+                "Exact: {:.1} of {:.1} MiB on the device, split; a step with all of it there takes {:.2} ms. Chosen: {} resident layers",
+                self.exact.budget_bytes as f64 / MIB,
+                self.exact.cache_bytes as f64 / MIB,
+                self.exact.compute_ms,
+                self.exact.splits[self.exact.chosen].split.resident_layers
+            ),
+            &SplitResult::HEAD.map(str::to_owned),
+            &rows(self.exact.splits.iter().map(|split| split.cells().to_vec())),
+        );
+        if let Some(local) = &self.local {
+            let head: Vec<String> = LocalTrial::HEAD
+                .iter()
+                .chain(&["verdict"])
+                .map(|&name| name.to_owned())
+                .collect();
+            page.table(
+                "Lossy: sets of the most local layers, in the order in which they were tried",
+                &head,
+                &rows(local.trials.iter().map(|trial| {
+                    let mut cells = trial.cells().to_vec();
+                    cells.push(trial.verdict());
+                    cells
+                })),
+            );
+            page.line("note", &accepted(local));
+        }
+        page.settings(settings);
+        Ok(page.finish())
     }
 
     fn draw<'a>(
@@ -65,7 +113,7 @@ fn exact<'a>(
         .x_desc("first layers that are resident")
         .y_desc("ms a step")
         .draw()?;
-    let lines: [(&str, RGBColor, Vec<(f64, f64)>); 3] = [
+    let lines: [Line; 3] = [
         ("measured", BLUE, points(report, |split| split.measured_ms)),
         ("reckoned", RED, points(report, |split| split.predicted_ms)),
         (
@@ -94,10 +142,7 @@ fn exact<'a>(
     Ok(())
 }
 
-fn points(
-    report: &ExactReport,
-    value: impl Fn(&crate::budget::SplitResult) -> f64,
-) -> Vec<(f64, f64)> {
+fn points(report: &ExactReport, value: impl Fn(&SplitResult) -> f64) -> Vec<(f64, f64)> {
     report
         .splits
         .iter()
@@ -158,4 +203,70 @@ fn lossy<'a>(
         .border_style(GREY)
         .draw()?;
     Ok(())
+}
+
+fn rows(cells: impl Iterator<Item = Vec<String>>) -> Vec<Vec<Cell>> {
+    cells
+        .map(|row| row.into_iter().map(Cell::plain).collect())
+        .collect()
+}
+
+/// What was accepted, in words.
+fn accepted(local: &LocalReport) -> String {
+    match &local.accepted {
+        Some(found) => {
+            let layers: Vec<String> = found.layers().iter().map(u32::to_string).collect();
+            format!(
+                "Accepted as local, of {} tokens: layers {}.",
+                found.cells(),
+                layers.join(",")
+            )
+        }
+        None => "No layer is accepted as local.".into(),
+    }
+}
+
+impl LocalReport {
+    /// What was accepted, in words.
+    #[must_use]
+    pub fn accepted_in_words(&self) -> String {
+        accepted(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget_report::BudgetThresholds;
+    use crate::html::assert_self_contained;
+    use crate::spec::Thresholds;
+
+    #[test]
+    fn a_page_shows_both_levers_and_why_a_set_was_rejected() {
+        let exact = ExactReport::for_tests(vec![
+            SplitResult::for_tests(10.0, 10.5),
+            SplitResult::for_tests(11.0, 10.4),
+        ]);
+        let local = LocalReport {
+            order: Vec::new(),
+            trials: vec![
+                LocalTrial::for_tests(3, vec!["it lost <a needle>".into()], 0),
+                LocalTrial::for_tests(1, Vec::new(), 0),
+            ],
+            accepted: None,
+        };
+        let thresholds = BudgetThresholds::built_in().unwrap();
+        let report = BudgetReport::judge(exact, Some(local), &thresholds);
+        let settings = Settings::new("gate budget".into(), None, Vec::new(), Vec::new());
+        let page = report.html(&settings).unwrap();
+        assert_self_contained(&page);
+        for word in [
+            "PASS",
+            "<svg",
+            "it lost &lt;a needle&gt;",
+            "No layer is accepted",
+        ] {
+            assert!(page.contains(word), "no {word}");
+        }
+    }
 }

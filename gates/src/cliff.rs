@@ -3,14 +3,14 @@
 //! The time is the device's own where it reckons one, so that the ratios are those of the schedules and not of this machine's
 //! moods; else it is the time of day.
 
-use rolling_kv::{AddSpecial, Model, ParseSpecial, RollingKv, Schedule, Staging, Token};
-use serde::Serialize;
+use rolling_kv::{AddSpecial, Model, ParseSpecial, RollingKv, Schedule, StateBlob, Token};
 
-use crate::decode_time::{Decoder, median};
+use crate::cliff_report::{CliffPoint, CliffReport, CliffThresholds};
+use crate::decode_time::Decoder;
 use crate::error::GateError;
 use crate::noise_text::noise_text;
+use crate::store::Store;
 use crate::subject;
-use crate::verdict::Verdict;
 
 /// Decode time per token over the bytes of the tail, on a device behind a link of known bandwidth.
 #[derive(Debug, Clone)]
@@ -29,123 +29,100 @@ pub struct Cliff {
     pub link_bytes_per_s: f64,
     /// Seed of the built-in text.
     pub seed: u64,
+    /// By which numbers it is judged.
+    pub thresholds: CliffThresholds,
 }
 
-/// One length of the tail.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct CliffPoint {
-    /// Cells of each layer in the window.
-    pub window_cells: u32,
-    /// Bytes of the tail that a step brings to the device.
-    pub tail_bytes: f64,
-    /// A step with every cell on the device: what computing takes, in milliseconds.
-    pub compute_ms: f64,
-    /// What the link takes for the tail by its set bandwidth, in milliseconds.
-    pub copy_ms: f64,
-    /// A step with the ring, in milliseconds.
-    pub ring_ms: f64,
-    /// A step with copies that wait for their layer, in milliseconds.
-    pub op_ms: f64,
-    /// Times a step that the ring was not there yet.
-    pub ring_stalls: f64,
-}
-
-impl CliffPoint {
-    /// The best that any schedule can do: copies hidden behind the computing, or the other way round.
-    #[must_use]
-    pub fn ideal_ms(&self) -> f64 {
-        self.compute_ms.max(self.copy_ms)
-    }
-
-    /// What a schedule takes that hides nothing.
-    #[must_use]
-    pub fn sum_ms(&self) -> f64 {
-        self.compute_ms + self.copy_ms
-    }
-}
-
-/// What the gate found.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct CliffReport {
-    /// Pass or fail.
-    pub verdict: Verdict,
-    /// Why, one line a threshold.
-    pub reasons: Vec<String>,
-    /// Bandwidth of the link, in bytes per second.
-    pub link_bytes_per_s: f64,
-    /// Tokens of the prompt.
-    pub prompt_tokens: usize,
-    /// Slots of the ring, and bytes of one.
-    pub ring_depth: u64,
-    /// Bytes of one slot.
-    pub slot_bytes: u64,
-    /// Median over the points with a tail of ring time over the ideal.
-    pub ring_over_ideal: f64,
-    /// Median over the points with a tail of op time over computing plus copying.
-    pub op_over_sum: f64,
-    /// Longest tail that the ring hides: its step takes at most a twentieth longer than computing. In bytes.
-    pub hidden_bytes: f64,
-    /// The points, from no tail to no window.
-    pub points: Vec<CliffPoint>,
-}
-
-/// Ring time may be this much above the ideal.
-const RING_LIMIT: f64 = 1.05;
-/// Op time may be this far from computing plus copying.
-const OP_TOLERANCE: f64 = 0.10;
 /// Slots of the schedule that waits: what it copies, its layer then reads.
 const OP_DEPTH: u32 = 1;
+/// A window is a whole number of these.
+const TILE: u32 = 128;
+
+/// The text in a cache, and what is decoded behind it. Made when the first point wants it.
+struct Text<'a> {
+    prompt: &'a [Token],
+    decoded: &'a [Token],
+    saved: Option<StateBlob>,
+}
+
 impl Cliff {
-    /// Measures every point. `progress` is told what is being done and the share of it that is done.
+    /// Measures every point. `progress` is told what is being done and the share of it that is done; a point that is in `store` is not
+    /// measured again.
     ///
     /// # Errors
     /// When a run is not possible, or when nothing was staged.
     pub fn run(
         &self,
         model: &Model,
+        store: &mut Store,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<CliffReport, GateError> {
         subject::check(model)?;
+        subject::fits(model, "the text", self.n_ctx, "--ctx")?;
         let tokens = self.tokens(model)?;
-        let prompt = tokens.len() - self.decoded as usize;
-        let (prompt, decoded) = tokens.split_at(prompt);
+        let (prompt, decoded) = tokens.split_at(tokens.len() - self.decoded as usize);
+        let mut text = Text {
+            prompt,
+            decoded,
+            saved: None,
+        };
+
+        let mut points = Vec::new();
+        for at in 0..=self.points {
+            let key = format!("point {at}, window {}", self.window(at));
+            let point = store.get(&key, || self.point(model, &mut text, at, &mut progress))?;
+            points.push(point);
+            progress("decoding", f64::from(at + 1) / f64::from(self.points + 1));
+        }
+        CliffReport::judge(
+            self.link_bytes_per_s,
+            prompt.len(),
+            points,
+            &self.thresholds,
+        )
+    }
+
+    fn point(
+        &self,
+        model: &Model,
+        text: &mut Text<'_>,
+        at: u32,
+        progress: &mut impl FnMut(&'static str, f64),
+    ) -> Result<CliffPoint, GateError> {
         let decoder = Decoder {
             model,
             n_ctx: self.n_ctx,
             copy_cells: self.copy_cells,
         };
-        let saved = decoder.fill(prompt, |done| progress("reading the text", done))?;
-
-        let mut points = Vec::new();
-        let mut last = Staging::default();
-        for at in 0..=self.points {
-            let window = self.window(at);
-            let measure = |spill: RollingKv| decoder.measure(spill, &saved, decoded);
-            let compute = measure(RollingKv::resident())?;
-            let mut ring = RollingKv::window_cells(window).schedule(Schedule::Ring);
-            let op = RollingKv::window_cells(window)
-                .schedule(Schedule::Op)
-                .ring_depth(OP_DEPTH);
-            if let Some(depth) = self.ring_depth {
-                ring = ring.ring_depth(depth);
-            }
-            let ring = measure(ring)?;
-            let op = measure(op)?;
-            last = ring.staging;
-            points.push(CliffPoint {
-                window_cells: window,
-                tail_bytes: op.bytes,
-                compute_ms: compute.step_ms,
-                copy_ms: op.bytes / self.link_bytes_per_s * 1e3,
-                ring_ms: ring.step_ms,
-                op_ms: op.step_ms,
-                ring_stalls: ring.stalls,
-            });
-            progress("decoding", f64::from(at + 1) / f64::from(self.points + 1));
+        let saved = match &mut text.saved {
+            Some(saved) => saved,
+            none => none.insert(decoder.fill(text.prompt, |done| {
+                progress("reading the text", done);
+            })?),
+        };
+        let window_cells = self.window(at);
+        let measure = |spill: RollingKv| decoder.measure(spill, saved, text.decoded);
+        let compute = measure(RollingKv::resident())?;
+        let mut ring = RollingKv::window_cells(window_cells).schedule(Schedule::Ring);
+        let op = RollingKv::window_cells(window_cells)
+            .schedule(Schedule::Op)
+            .ring_depth(OP_DEPTH);
+        if let Some(depth) = self.ring_depth {
+            ring = ring.ring_depth(depth);
         }
-        self.judge(prompt.len(), points, last)
+        let ring = measure(ring)?;
+        let op = measure(op)?;
+        Ok(CliffPoint {
+            window_cells,
+            tail_bytes: op.bytes,
+            compute_ms: compute.step_ms,
+            copy_ms: op.bytes / self.link_bytes_per_s * 1e3,
+            ring_ms: ring.step_ms,
+            op_ms: op.step_ms,
+            ring_stalls: ring.stalls,
+            ring_depth: ring.staging.depth,
+            slot_bytes: ring.staging.slot_bytes,
+        })
     }
 
     fn tokens(&self, model: &Model) -> Result<Vec<Token>, GateError> {
@@ -160,74 +137,15 @@ impl Cliff {
         let text = noise_text(self.seed, needed);
         let mut tokens = model
             .vocab()
-            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)
-            .map_err(rolling_kv::Error::from)?;
+            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)?;
         tokens.truncate(needed);
         Ok(tokens)
     }
 
     /// From every cell to none, in steps that grow: a tail that costs nothing is short.
     fn window(&self, at: u32) -> u32 {
-        const TILE: u32 = 128;
         let share = f64::from(at) / f64::from(self.points);
         let tail = f64::from(self.n_ctx) * share * share;
         (self.n_ctx - tail.round() as u32) / TILE * TILE
-    }
-
-    fn judge(
-        &self,
-        prompt_tokens: usize,
-        points: Vec<CliffPoint>,
-        ring: Staging,
-    ) -> Result<CliffReport, GateError> {
-        let with_tail = || points.iter().filter(|point| point.tail_bytes > 0.0);
-        if with_tail().next().is_none() {
-            return Err(GateError::NotEngaged);
-        }
-        let ring_over_ideal = median(
-            &mut with_tail()
-                .map(|point| point.ring_ms / point.ideal_ms())
-                .collect::<Vec<_>>(),
-        );
-        let op_over_sum = median(
-            &mut with_tail()
-                .map(|point| point.op_ms / point.sum_ms())
-                .collect::<Vec<_>>(),
-        );
-        let hidden_bytes = points
-            .iter()
-            .take_while(|point| point.ring_ms <= RING_LIMIT * point.compute_ms)
-            .last()
-            .map_or(0.0, |point| point.tail_bytes);
-        let checks = [
-            (
-                ring_over_ideal <= RING_LIMIT,
-                format!("ring over max(compute, copy): {ring_over_ideal:.3} <= {RING_LIMIT}"),
-            ),
-            (
-                (op_over_sum - 1.0).abs() <= OP_TOLERANCE,
-                format!("op over compute + copy: {op_over_sum:.3}, within {OP_TOLERANCE} of 1"),
-            ),
-        ];
-        let verdict = if checks.iter().all(|(holds, _)| *holds) {
-            Verdict::Pass
-        } else {
-            Verdict::Fail
-        };
-        Ok(CliffReport {
-            verdict,
-            reasons: checks
-                .into_iter()
-                .map(|(holds, what)| format!("{}: {what}", if holds { "ok" } else { "FAILED" }))
-                .collect(),
-            link_bytes_per_s: self.link_bytes_per_s,
-            prompt_tokens,
-            ring_depth: ring.depth,
-            slot_bytes: ring.slot_bytes,
-            ring_over_ideal,
-            op_over_sum,
-            hidden_bytes,
-            points,
-        })
     }
 }

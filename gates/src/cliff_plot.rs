@@ -1,9 +1,11 @@
-//! The plot of the cliff gate.
+//! The plot of the cliff gate, and its page.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::cliff::CliffReport;
+use crate::cliff_report::{CliffPoint, CliffReport};
+use crate::html::{Cell, Page};
+use crate::settings::Settings;
 
 const SIZE: (u32, u32) = (960, 600);
 const MIB: f64 = 1_048_576.0;
@@ -18,6 +20,38 @@ impl CliffReport {
         self.draw(SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
             .map_err(|error| error.to_string())?;
         Ok(text)
+    }
+
+    /// A page with the verdict, the picture and the table.
+    ///
+    /// # Errors
+    /// When the picture cannot be drawn.
+    pub fn html(&self, settings: &Settings) -> Result<String, String> {
+        let mut page = Page::new("What a tail costs: a decode step over the length of the tail");
+        page.verdict(&self.judged);
+        page.line(
+            "note",
+            &format!(
+                "{} prompt tokens; a ring of {} slots of {:.2} MiB; it hides a tail of up to {:.1} MiB",
+                self.prompt_tokens,
+                self.ring_depth,
+                self.slot_bytes as f64 / MIB,
+                self.hidden_bytes / MIB
+            ),
+        );
+        page.picture(&self.svg()?);
+        let rows: Vec<Vec<Cell>> = self
+            .points
+            .iter()
+            .map(|point| point.cells().map(Cell::plain).into())
+            .collect();
+        page.table(
+            "Every point; max and sum are those of computing and copying",
+            &CliffPoint::HEAD.map(str::to_owned),
+            &rows,
+        );
+        page.settings(settings);
+        Ok(page.finish())
     }
 
     fn draw(
@@ -66,12 +100,7 @@ impl CliffReport {
                 .pos(Pos::new(HPos::Center, VPos::Bottom));
             chart.draw_series(std::iter::once(Text::new("hidden", at, centred)))?;
         }
-        type Line = (
-            &'static str,
-            RGBColor,
-            fn(&crate::cliff::CliffPoint) -> f64,
-            bool,
-        );
+        type Line = (&'static str, RGBColor, fn(&CliffPoint) -> f64, bool);
         let grey = RGBColor(150, 150, 150);
         let lines: [Line; 5] = [
             ("compute + copy", grey, |p| p.sum_ms(), false),
@@ -113,5 +142,31 @@ impl CliffReport {
             .draw()?;
         area.present()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cliff_report::CliffThresholds;
+    use crate::html::assert_self_contained;
+    use crate::spec::Thresholds;
+
+    #[test]
+    fn the_page_holds_the_verdict_the_picture_and_every_point() {
+        let thresholds = CliffThresholds::built_in().unwrap();
+        let report = CliffReport::for_tests(6.0, 10.0, &thresholds).unwrap();
+        let settings = Settings::new("gate cliff".into(), None, Vec::new(), Vec::new());
+        let page = report.html(&settings).unwrap();
+        assert_self_contained(&page);
+        for word in [
+            "PASS",
+            "<svg",
+            "op schedule",
+            "<td>5.7</td>",
+            "ring-over-ideal",
+        ] {
+            assert!(page.contains(word), "no {word:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use rolling_kv::{Context, ContextParams, Model, Order, RollingKv, Staging, StateBlob, Token};
 
+use crate::digest::Digest;
 use crate::error::GateError;
 
 /// Tokens that do not count: the ring has not run yet.
@@ -37,10 +38,7 @@ impl Decoder<'_> {
     fn context(&self, spill: RollingKv) -> Result<Context<'_>, GateError> {
         let params = ContextParams::new(self.n_ctx)
             .rolling_kv(spill.order(Order::Tiled).copy_cells(self.copy_cells));
-        Ok(self
-            .model
-            .context(&params)
-            .map_err(rolling_kv::Error::from)?)
+        Ok(self.model.context(&params)?)
     }
 
     /// Reads the prompt with every cell on the device.
@@ -52,10 +50,10 @@ impl Decoder<'_> {
         const PART: usize = 512;
         let mut context = self.context(RollingKv::resident())?;
         for (at, part) in prompt.chunks(PART).enumerate() {
-            context.append(0, part).map_err(rolling_kv::Error::from)?;
+            context.append(0, part)?;
             progress((at * PART + part.len()) as f64 / prompt.len() as f64);
         }
-        Ok(context.save_sequence(0).map_err(rolling_kv::Error::from)?)
+        Ok(context.save_sequence(0)?)
     }
 
     /// Continues it token by token with a cache that lies as `spill` says.
@@ -66,11 +64,9 @@ impl Decoder<'_> {
         decoded: &[Token],
     ) -> Result<Measured, GateError> {
         let mut context = self.context(spill)?;
-        context
-            .restore_sequence(saved, 0)
-            .map_err(rolling_kv::Error::from)?;
+        context.restore_sequence(saved, 0)?;
         let mut times = Vec::new();
-        let mut digest = Digest::default();
+        let mut digest = Digest::new();
         let mut before = Staging::default();
         let mut staging = context.staging().unwrap_or_default();
         for (at, token) in decoded.iter().enumerate() {
@@ -78,12 +74,10 @@ impl Decoder<'_> {
                 before = staging;
             }
             let (started, since) = (Instant::now(), staging.device_ns);
-            context
-                .append(0, std::slice::from_ref(token))
-                .map_err(rolling_kv::Error::from)?;
-            let logits = context.last_logits().map_err(rolling_kv::Error::from)?;
+            context.append(0, std::slice::from_ref(token))?;
+            let logits = context.last_logits()?;
             let wall_ms = started.elapsed().as_secs_f64() * 1e3;
-            digest.add(logits.values());
+            digest.floats(logits.values());
             staging = context.staging().unwrap_or_default();
             let device_ms = (staging.device_ns - since) as f64 / 1e6;
             if at >= WARM_UP {
@@ -96,27 +90,9 @@ impl Decoder<'_> {
             bytes: (staging.bytes - before.bytes) as f64 / steps,
             stalls: (staging.stalls - before.stalls) as f64 / steps,
             staging,
-            digest: digest.0,
+            digest: digest.value(),
             device_bytes: context.residency().device_bytes(),
         })
-    }
-}
-
-/// FNV-1a over the bits of logits, a word at a time (its offset and prime for 64 bits).
-#[derive(Debug, Clone, Copy)]
-pub struct Digest(pub u64);
-
-impl Default for Digest {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Digest {
-    pub fn add(&mut self, logits: &[f32]) {
-        for logit in logits {
-            self.0 = (self.0 ^ u64::from(logit.to_bits())).wrapping_mul(0x0100_0000_01b3);
-        }
     }
 }
 

@@ -20,6 +20,28 @@ pub enum GateError {
         /// The least that is possible.
         least: u32,
     },
+    /// The model was trained for less.
+    #[error(
+        "{what} takes {asked} tokens of context, and the model was trained for {trained}\n  next: give a smaller {option}, or another model"
+    )]
+    OverContext {
+        /// What is to be read.
+        what: String,
+        /// Tokens that it takes.
+        asked: u32,
+        /// Tokens that the model was trained for.
+        trained: u32,
+        /// The option that says so.
+        option: &'static str,
+    },
+    /// The model's logits are no numbers, or the same whatever it reads, so that equal ones prove nothing.
+    #[error(
+        "the model's logits {found} in an ordinary resident run, so comparing them proves nothing\n  next: give another model; `rolling-kv run -m MODEL` shows what this one says"
+    )]
+    Mute {
+        /// What they are.
+        found: &'static str,
+    },
     /// Nothing would lie in the tail, so the gate would test nothing.
     #[error(
         "a window of {window_cells} cells holds the whole context of {n_ctx}: nothing would spill; give a smaller window"
@@ -60,17 +82,17 @@ pub enum GateError {
     NoRope,
     /// The model cannot do any of the tasks, so that nothing could be lost.
     #[error(
-        "the model cannot do what it is asked with a resident cache ({found}; {least} is the least), so its answers prove nothing: give an easier task, or another model"
+        "the model cannot do what it is asked with a resident cache ({found}; {least} is the least), so its answers prove nothing\n  next: give an easier task, or another model"
     )]
     TooWeak {
         /// The score of each task.
         found: String,
-        /// The least that proves something.
+        /// The least that is asked of one.
         least: f64,
     },
     /// A local layer would see all of it.
     #[error(
-        "local layers of {cells} tokens see the whole text of {length}: give fewer, or a longer text"
+        "local layers of {cells} tokens see the whole text of {length}\n  next: give a smaller --local-cells, or a longer --length"
     )]
     NothingLocal {
         /// Tokens that a local layer sees.
@@ -78,24 +100,63 @@ pub enum GateError {
         /// Tokens of the text.
         length: u32,
     },
+    /// The spec cannot be used.
+    #[error(transparent)]
+    Spec(#[from] crate::spec_error::SpecError),
     /// No such question can be made.
     #[error(transparent)]
     Question(#[from] crate::ruler::FitError),
     /// The results cannot be kept.
-    #[error("cannot keep results in {}: {source}", path.display())]
+    #[error(
+        "cannot keep results in {}: {source}\n  next: give a folder that can be written with --results, or leave it out",
+        path.display()
+    )]
     Store {
         /// The file.
         path: std::path::PathBuf,
         /// Why.
         source: std::io::Error,
     },
-    /// The file of results is of another run.
-    #[error("{} holds results of other options: give another file, or remove it", path.display())]
+    /// The folder of results is of another run.
+    #[error(
+        "{} holds results of other options, of another model or of another text\n  next: give another folder, or remove this one",
+        path.display()
+    )]
     OtherOptions {
-        /// The file.
+        /// The file that says so.
         path: std::path::PathBuf,
     },
+    /// Another process writes results there.
+    #[error("another run keeps its results in {}\n  next: wait for it, or give another folder", folder.display())]
+    InUse {
+        /// The folder.
+        folder: std::path::PathBuf,
+    },
+    /// The picture cannot be drawn.
+    #[error("the picture could not be drawn: {0}")]
+    Draw(String),
     /// The model or the context refused.
     #[error(transparent)]
     Model(#[from] rolling_kv::Error),
 }
+
+/// What a model or a context refuses, whatever it was asked.
+macro_rules! from_model {
+    ($($error:ident),*) => {
+        $(impl From<rolling_kv::$error> for GateError {
+            fn from(error: rolling_kv::$error) -> Self {
+                Self::Model(error.into())
+            }
+        })*
+    };
+}
+
+from_model!(
+    ContextError,
+    DecodeError,
+    LocalityError,
+    OutputError,
+    SequenceError,
+    StateError,
+    VocabError
+);

@@ -2,6 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::settings::Settings;
+use crate::threshold::{Check, Judged};
+use crate::verdict::Verdict;
+
 /// A page that is being written.
 pub struct Page {
     title: String,
@@ -12,9 +16,9 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}\
 h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:1px solid #ddd}\
 table{border-collapse:collapse;margin:.3rem 0}th,td{border:1px solid #ccc;padding:.25rem .6rem;text-align:right}\
-th:first-child,td:first-child{text-align:left}th{background:#f3f3f3}figure{margin:1rem 0}figcaption{font-weight:600}.wide{overflow-x:auto}\
+th:first-child,td:first-child,.words td,.words th{text-align:left}th{background:#f3f3f3}td[style]{white-space:nowrap}figure{margin:1rem 0}figcaption{font-weight:600}.wide{overflow-x:auto}.wide svg{min-width:60rem}.words td{overflow-wrap:break-word}\
 .pass{color:#0a6b2d;font-weight:700}.fail{color:#b00020;font-weight:700}.note{color:#555}\
-svg{max-width:100%;height:auto}pre{background:#f6f6f6;padding:.6rem;white-space:pre-wrap;overflow-wrap:anywhere}";
+svg{max-width:100%;height:auto}";
 
 /// A cell of a table, and the colour behind it.
 pub struct Cell {
@@ -56,15 +60,72 @@ impl Page {
         let _ = writeln!(self.body, "<p class=\"{class}\">{}</p>", escape(text));
     }
 
-    pub fn code(&mut self, text: &str) {
-        let _ = writeln!(self.body, "<pre>{}</pre>", escape(text));
+    /// A picture as plotters draws it. It becomes a part of the page.
+    pub fn picture(&mut self, svg: &str) {
+        let _ = writeln!(
+            self.body,
+            "<figure><div class=\"wide\">{}</div></figure>",
+            svg.trim()
+        );
     }
 
+    /// A table of numbers.
     pub fn table(&mut self, caption: &str, head: &[String], rows: &[Vec<Cell>]) {
+        self.table_of("numbers", caption, head, rows);
+    }
+
+    /// The verdict and every threshold, found and wanted.
+    pub fn verdict(&mut self, judged: &Judged) {
+        let (class, word) = match judged.verdict {
+            Verdict::Pass => ("pass", "PASS"),
+            Verdict::Fail => ("fail", "FAIL"),
+        };
+        self.line(class, word);
+        let head = [
+            "",
+            "what was found",
+            "found",
+            "",
+            "threshold",
+            "name",
+            "why",
+        ];
+        let rows: Vec<Vec<Cell>> = judged.checks.iter().map(check).collect();
+        self.table_of("words", "What was judged", &head.map(str::to_owned), &rows);
+        for note in &judged.notes {
+            self.line("note", note);
+        }
+    }
+
+    /// What was asked, and by which numbers it is judged.
+    pub fn settings(&mut self, settings: &Settings) {
+        self.heading("Options");
+        let spec = settings.spec.iter().map(|spec| ("spec", spec));
+        let options = settings.options.iter();
+        let all = spec.chain(options.map(|(name, value)| (name.as_str(), value)));
+        let rows: Vec<Vec<Cell>> = all
+            .map(|(name, value)| vec![Cell::plain(name), Cell::plain(value)])
+            .collect();
+        let head = ["option", "value"].map(str::to_owned);
+        self.table_of("words", &settings.name, &head, &rows);
+        if settings.thresholds.is_empty() {
+            return;
+        }
+        let thresholds = settings.thresholds.iter().map(|(name, threshold)| {
+            [name, &threshold.value.to_string(), &threshold.why]
+                .map(Cell::plain)
+                .into()
+        });
+        let rows: Vec<Vec<Cell>> = thresholds.collect();
+        let head = ["threshold", "value", "why"].map(str::to_owned);
+        self.table_of("words", "By which numbers it is judged", &head, &rows);
+    }
+
+    fn table_of(&mut self, class: &str, caption: &str, head: &[String], rows: &[Vec<Cell>]) {
         // A caption inside of a table is no wider than the table, and would scroll with it.
         let _ = writeln!(
             self.body,
-            "<figure><figcaption>{}</figcaption><div class=\"wide\"><table>",
+            "<figure><figcaption>{}</figcaption><div class=\"wide\"><table class=\"{class}\">",
             escape(caption)
         );
         let heads: String = head
@@ -88,6 +149,20 @@ impl Page {
             self.body
         )
     }
+}
+
+fn check(check: &Check) -> Vec<Cell> {
+    let (found, value) = check.numbers();
+    let word = Cell::plain(if check.holds { "ok" } else { "FAILED" });
+    let rest = [
+        check.what.as_str(),
+        &found,
+        check.sign,
+        &value,
+        &check.name,
+        &check.why,
+    ];
+    std::iter::once(word).chain(rest.map(Cell::plain)).collect()
 }
 
 fn cell(cell: &Cell) -> String {
@@ -116,9 +191,26 @@ fn escape(text: &str) -> String {
     safe
 }
 
+/// A page reads nothing from anywhere: no address but the name of SVG's elements, which nothing follows, and nothing that a browser
+/// would fetch or run.
+#[cfg(test)]
+#[track_caller]
+pub fn assert_self_contained(page: &str) {
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    let page = page.to_lowercase();
+    for word in [
+        "http", "//", "src=", "href=", "url(", "@import", "<script", "<link", "<iframe",
+    ] {
+        let at = page.find(word);
+        assert!(at.is_none(), "{word:?}: {}", &page[at.unwrap_or(0)..]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threshold::Threshold;
 
     #[test]
     fn what_a_model_said_is_text_and_not_markup() {
@@ -137,6 +229,46 @@ mod tests {
         assert!(page.starts_with("<!DOCTYPE html>"));
         assert!(!page.contains("<script>") && page.contains("x&lt;y"));
         assert!(page.contains("title=\"&quot;quoted&quot;\"") && page.contains("hsl(60 "));
-        assert!(!page.contains("http"), "no network");
+        assert_self_contained(&page);
+    }
+
+    #[test]
+    #[should_panic(expected = "https://example.org")]
+    fn an_address_in_a_page_is_noticed() {
+        let mut page = Page::new("t");
+        page.line("note", "see HTTPS://example.org");
+        assert_self_contained(&page.finish());
+    }
+
+    #[test]
+    fn a_page_says_what_was_asked_and_what_was_judged() {
+        let threshold = Threshold {
+            value: 0.5,
+            why: "because of <b>".into(),
+        };
+        let check = Check::at_most("limit", &threshold, "what", 0.75);
+        let settings = Settings::new(
+            "gate niah".into(),
+            Some("mine.toml".into()),
+            vec![("seed".into(), "7".into())],
+            vec![("limit".into(), threshold)],
+        );
+        let mut page = Page::new("t");
+        page.verdict(&Judged::new(vec![check], vec!["a note".into()]));
+        page.settings(&settings);
+        page.picture("<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>\n");
+        let page = page.finish();
+        assert_self_contained(&page);
+        for word in [
+            "class=\"fail\">FAIL<",
+            "<td>0.7500</td><td>&lt;=</td><td>0.5000</td>",
+            "because of &lt;b&gt;",
+            "<td>mine.toml</td>",
+            "<td>seed</td><td>7</td>",
+            "a note",
+            "<figure><div class=\"wide\"><svg",
+        ] {
+            assert!(page.contains(word), "no {word:?} in: {page}");
+        }
     }
 }

@@ -3,41 +3,62 @@
 
 mod budget;
 mod budget_plot;
+mod budget_report;
 mod cliff;
 mod cliff_plot;
+mod cliff_report;
 mod decode_time;
+mod digest;
 mod error;
 mod html;
 mod logit_equiv;
+mod logit_equiv_plot;
+mod logit_equiv_report;
 mod metrics;
 mod niah;
+mod niah_reader;
 mod niah_report;
 mod noise_text;
 mod profile;
 mod profile_plot;
+mod raw_file;
 pub mod ruler;
+mod settings;
 mod shift;
 mod shift_plot;
+mod shift_report;
 mod shift_series;
+mod spec;
+mod spec_error;
 mod store;
 mod stored_keys;
 mod subject;
+mod threshold;
 mod turned_keys;
 mod verdict;
 
 pub use budget::{
-    Budget, BudgetReport, ExactLever, ExactReport, LayerReach, LocalLever, LocalLimits,
-    LocalReport, LocalTrial, Split, SplitResult,
+    Budget, ExactLever, ExactReport, LayerReach, LocalLever, LocalReport, LocalTrial, Split,
+    SplitResult,
 };
-pub use cliff::{Cliff, CliffPoint, CliffReport};
+pub use budget_report::{BudgetReport, BudgetThresholds};
+pub use cliff::Cliff;
+pub use cliff_report::{CliffPoint, CliffReport, CliffThresholds};
+pub use digest::of_text as digest_of_text;
 pub use error::GateError;
-pub use logit_equiv::{Inject, LogitEquiv, LogitEquivReport, SpilledRun};
+pub use logit_equiv::{Inject, LogitEquiv};
+pub use logit_equiv_report::{LogitEquivReport, LogitEquivThresholds, SpilledRun};
 pub use metrics::Comparison;
 pub use niah::{Asked, Niah, Said, Spot};
-pub use niah_report::{NiahReport, TaskScore};
+pub use niah_report::{NiahReport, NiahThresholds, TaskScore};
 pub use noise_text::noise_text;
 pub use profile::{HeadProfile, Profile, ProfileReport};
-pub use shift::{Shift, ShiftErrors, ShiftReport};
+pub use settings::Settings;
+pub use shift::Shift;
+pub use shift_report::{ShiftErrors, ShiftReport, ShiftThresholds};
 pub use shift_series::{ShiftPoint, ShiftSeries};
+pub use spec::{GATES, Spec, SpecOption, Thresholds};
+pub use spec_error::SpecError;
 pub use store::Store;
+pub use threshold::{Check, Judged, Threshold};
 pub use verdict::Verdict;

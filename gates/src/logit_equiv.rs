@@ -2,13 +2,15 @@ use rolling_kv::{
     AddSpecial, Batch, ContextParams, Fault, KvType, Model, Order, Output, ParseSpecial, Part,
     Residency, RollingKv, Row, Token,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::GateError;
-use crate::metrics::Comparison;
+use crate::logit_equiv_report::{LogitEquivReport, LogitEquivThresholds, SpilledRun};
+use crate::metrics::{Comparison, surprise};
 use crate::noise_text::noise_text;
+use crate::store::Store;
 use crate::subject;
-use crate::verdict::Verdict;
+use crate::threshold::Judged;
 
 /// A fault that must turn the gate red.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -41,158 +43,161 @@ pub struct LogitEquiv {
     pub text: Option<String>,
     /// A fault to put into the spilled run.
     pub inject: Option<Inject>,
-}
-
-/// What the gate found.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct LogitEquivReport {
-    /// Pass or fail.
-    pub verdict: Verdict,
-    /// Why, one line a threshold.
-    pub reasons: Vec<String>,
-    /// Tokens of the prompt.
-    pub prompt_tokens: usize,
-    /// Tokens decoded one by one.
-    pub decoded_tokens: usize,
-    /// Two runs of llama.cpp's own attention, with other thread counts and ubatches: the noise floor.
-    pub stock_vs_stock: Comparison,
-    /// The resident tiled run against llama.cpp's own attention.
-    pub resident_vs_stock: Comparison,
-    /// The spilled runs.
-    pub spilled: Vec<SpilledRun>,
-}
-
-/// A run with a window.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct SpilledRun {
-    /// Cells of the window as it was made.
-    pub window_cells: u32,
-    /// Against llama.cpp's own attention.
-    pub vs_stock: Comparison,
-    /// Against the resident tiled run.
-    pub vs_resident: Comparison,
-    /// Where its cache lay and what its attention did, in words.
-    pub residency: String,
-    /// Tiles read from a tail.
-    pub tiles_tail: u64,
+    /// By which numbers it is judged.
+    pub thresholds: LogitEquivThresholds,
 }
 
 /// Tokens decoded one by one after the prompt.
-const DECODED: usize = 24;
+pub(crate) const DECODED: usize = 24;
 /// Positions of the prompt whose logits are compared, evenly spread.
 const PROMPT_OUTPUTS: usize = 40;
 /// Tokens of one batch.
 const BATCH: usize = 512;
-/// How far above the noise floor a divergence may lie. The floor is itself a sample: on the same texts its mean was seen
-/// between 0.95 and 1.05 of ours.
-const FLOOR_FACTOR: f64 = 2.0;
+/// Tokens of a ubatch.
+const UBATCH: u32 = 512;
 /// Tokens of a ubatch of the second stock run: few enough that llama.cpp computes the prompt's attention as it does a decode
 /// step's, in another order and with other intermediate precision.
 const NOISE_UBATCH: u32 = 32;
-/// Mean divergence in nats below which nothing is judged: rounding of one logit in 32 bits makes about as much.
-const FLOOR_LEAST: f64 = 1e-6;
+
+/// One context through which the text goes.
+struct Run {
+    /// What its bar is called.
+    bar: &'static str,
+    /// What its results are called.
+    key: String,
+    spill: Option<RollingKv>,
+    threads: u32,
+    n_ubatch: u32,
+    inject: Option<Inject>,
+}
+
+/// Where a run's cache lay.
+#[derive(Serialize, Deserialize)]
+struct Lay {
+    window_cells: u32,
+    residency: String,
+    tiles_tail: u64,
+}
+
+impl From<Residency> for Lay {
+    fn from(residency: Residency) -> Self {
+        let windows = residency.layers.iter().map(|layer| layer.window_cells);
+        Self {
+            window_cells: windows.min().unwrap_or(0),
+            residency: residency.to_string(),
+            tiles_tail: residency.totals().tiles_tail,
+        }
+    }
+}
 
 impl LogitEquiv {
-    /// Runs the contexts one after the other. `progress` is told the name of each run and the share of it that is done.
+    /// Runs the contexts one after the other. `progress` is told the name of each run and the share of it that is done; a run whose
+    /// logits are in `store` is not made again.
     ///
     /// # Errors
     /// When a run is not possible, or when it would prove nothing.
     pub fn run(
         &self,
         model: &Model,
+        store: &mut Store,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<LogitEquivReport, GateError> {
+        subject::check(model)?;
+        let tokens = self.check(model)?;
+        let n_vocab = model.vocab().len() as usize;
+        let mut logits = |run: Run| {
+            store.floats(&run.key, || {
+                self.evaluate(model, &tokens, &run, |done| progress(run.bar, done))
+            })
+        };
+
+        let stock = logits(self.stock("stock", "stock", self.threads, UBATCH))?.0;
+        can_be_compared(&stock, n_vocab)?;
+        let other_threads = if self.threads > 1 { 1 } else { 2 };
+        let again = self.stock("stock again", "stock-again", other_threads, NOISE_UBATCH);
+        let noise = logits(again)?.0;
+        let resident = logits(self.tiled("resident", "resident".into(), RollingKv::resident()))?.0;
+        let mut spilled = Vec::new();
+        for &cells in &self.windows {
+            let spill = RollingKv::window_cells(cells);
+            let mut run = self.tiled("spilled", format!("window-{cells}"), spill);
+            run.inject = self.inject;
+            let (logits, lay) = logits(run)?;
+            if lay.tiles_tail == 0 {
+                return Err(GateError::NotEngaged);
+            }
+            spilled.push(SpilledRun {
+                window_cells: lay.window_cells,
+                vs_stock: Comparison::new(&stock, &logits, n_vocab),
+                vs_resident: Comparison::new(&resident, &logits, n_vocab),
+                residency: lay.residency,
+                tiles_tail: lay.tiles_tail,
+            });
+        }
+        let positions = outputs(tokens.len());
+        let next: Vec<Option<Token>> = positions
+            .iter()
+            .map(|at| tokens.get(at + 1).copied())
+            .collect();
+        let found = LogitEquivReport {
+            prompt_tokens: tokens.len() - DECODED,
+            decoded_tokens: DECODED,
+            surprise_nats: surprise(&stock, n_vocab, &next),
+            guess_nats: (n_vocab as f64).ln(),
+            stock_vs_stock: Comparison::new(&stock, &noise, n_vocab),
+            resident_vs_stock: Comparison::new(&stock, &resident, n_vocab),
+            spilled,
+            positions,
+            judged: Judged::default(),
+        };
+        Ok(found.judge(&self.thresholds))
+    }
+
+    fn stock(&self, bar: &'static str, key: &str, threads: u32, n_ubatch: u32) -> Run {
+        Run {
+            bar,
+            key: key.into(),
+            spill: None,
+            threads,
+            n_ubatch,
+            inject: None,
+        }
+    }
+
+    fn tiled(&self, bar: &'static str, key: String, spill: RollingKv) -> Run {
+        Run {
+            bar,
+            key,
+            spill: Some(spill.order(Order::Tiled)),
+            threads: self.threads,
+            n_ubatch: UBATCH,
+            inject: None,
+        }
+    }
+
+    /// What is refused is refused now, and not when the first runs are done.
+    fn check(&self, model: &Model) -> Result<Vec<Token>, GateError> {
+        subject::fits(model, "the text", self.n_ctx, "--ctx")?;
         if let Some(&window_cells) = self.windows.iter().find(|&&cells| cells >= self.n_ctx) {
             return Err(GateError::NothingSpills {
                 window_cells,
                 n_ctx: self.n_ctx,
             });
         }
-        subject::check(model)?;
         let tokens = self.tokens(model)?;
-        let spill = |cells: u32| RollingKv::window_cells(cells).order(Order::Tiled);
-        // What is refused is refused now, and not when the first runs are done.
         for &cells in &self.windows {
-            let refused = model.context(&self.params(Some(spill(cells)), self.threads, 512));
-            drop(refused.map_err(rolling_kv::Error::from)?);
+            let run = self.tiled("spilled", String::new(), RollingKv::window_cells(cells));
+            drop(model.context(&self.params(&run))?);
         }
-        let n_vocab = model.vocab().len() as usize;
-
-        let other_threads = if self.threads > 1 { 1 } else { 2 };
-        let stock = self
-            .evaluate(model, &tokens, None, self.threads, 512, None, |done| {
-                progress("stock", done)
-            })?
-            .0;
-        let noise = self
-            .evaluate(
-                model,
-                &tokens,
-                None,
-                other_threads,
-                NOISE_UBATCH,
-                None,
-                |done| progress("stock again", done),
-            )?
-            .0;
-        let resident = RollingKv::resident().order(Order::Tiled);
-        let resident = self
-            .evaluate(
-                model,
-                &tokens,
-                Some(resident),
-                self.threads,
-                512,
-                None,
-                |done| progress("resident", done),
-            )?
-            .0;
-        let compare = |reference: &[f32], other: &[f32]| Comparison::new(reference, other, n_vocab);
-        let mut runs = Vec::new();
-        for &cells in &self.windows {
-            let (spilled, residency) = self.evaluate(
-                model,
-                &tokens,
-                Some(spill(cells)),
-                self.threads,
-                512,
-                self.inject,
-                |done| progress("spilled", done),
-            )?;
-            let tiles_tail = residency.totals().tiles_tail;
-            if tiles_tail == 0 {
-                return Err(GateError::NotEngaged);
-            }
-            let windows = residency.layers.iter().map(|layer| layer.window_cells);
-            runs.push(SpilledRun {
-                window_cells: windows.min().unwrap_or(0),
-                vs_stock: compare(&stock, &spilled),
-                vs_resident: compare(&resident, &spilled),
-                residency: residency.to_string(),
-                tiles_tail,
-            });
-        }
-        let mut report = LogitEquivReport {
-            verdict: Verdict::Pass,
-            reasons: Vec::new(),
-            prompt_tokens: tokens.len() - DECODED,
-            decoded_tokens: DECODED,
-            stock_vs_stock: compare(&stock, &noise),
-            resident_vs_stock: compare(&stock, &resident),
-            spilled: runs,
-        };
-        report.judge();
-        Ok(report)
+        Ok(tokens)
     }
 
-    fn params(&self, spill: Option<RollingKv>, threads: u32, n_ubatch: u32) -> ContextParams {
+    fn params(&self, run: &Run) -> ContextParams {
         let params = ContextParams::new(self.n_ctx)
-            .threads(threads)
-            .n_ubatch(n_ubatch)
+            .threads(run.threads)
+            .n_ubatch(run.n_ubatch)
             .cache_types(self.kv_type, self.kv_type);
-        match (spill, self.tile_cells) {
+        match (run.spill.clone(), self.tile_cells) {
             (Some(spill), Some(cells)) => params.rolling_kv(spill.tile_cells(cells)),
             (Some(spill), None) => params.rolling_kv(spill),
             (None, _) => params,
@@ -214,8 +219,7 @@ impl LogitEquiv {
             .unwrap_or_else(|| noise_text(self.seed, needed));
         let mut tokens = model
             .vocab()
-            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)
-            .map_err(rolling_kv::Error::from)?;
+            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)?;
         if tokens.len() < needed {
             return Err(GateError::TextTooShort {
                 tokens: tokens.len(),
@@ -226,70 +230,75 @@ impl LogitEquiv {
         Ok(tokens)
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one run is one call, and each argument differs between runs"
-    )]
     fn evaluate(
         &self,
         model: &Model,
         tokens: &[Token],
-        spill: Option<RollingKv>,
-        threads: u32,
-        n_ubatch: u32,
-        inject: Option<Inject>,
+        run: &Run,
         mut progress: impl FnMut(f64),
-    ) -> Result<(Vec<f32>, Residency), GateError> {
-        let params = self.params(spill, threads, n_ubatch);
-        let mut context = model.context(&params).map_err(rolling_kv::Error::from)?;
-        let _fault = match inject {
+    ) -> Result<(Vec<f32>, Lay), GateError> {
+        let mut context = model.context(&self.params(run))?;
+        let _fault = match run.inject {
             Some(Inject::Drop) => Some(Fault::DropTile.inject()),
             Some(Inject::Stale) => Some(Fault::StaleTile.inject()),
             Some(Inject::Flip) | None => None,
         };
 
         let prompt = tokens.len() - DECODED;
-        let step = (prompt / PROMPT_OUTPUTS).max(1);
+        let asked = outputs(tokens.len());
         let mut logits = Vec::new();
         for start in (0..prompt).step_by(BATCH) {
             let mut batch = Batch::with_capacity(BATCH);
             let end = (start + BATCH).min(prompt);
             for (at, token) in tokens.iter().enumerate().take(end).skip(start) {
-                let output = if at % step == step - 1 || at + 1 == prompt {
-                    Output::Yes
-                } else {
-                    Output::No
+                let output = match asked.binary_search(&at) {
+                    Ok(_) => Output::Yes,
+                    Err(_) => Output::No,
                 };
                 batch.push(*token, at as i32, &[0], output);
             }
-            context.decode(&batch).map_err(rolling_kv::Error::from)?;
-            for at in (start..end).filter(|at| at % step == step - 1 || at + 1 == prompt) {
-                logits.extend_from_slice(
-                    context
-                        .logits(at - start)
-                        .map_err(rolling_kv::Error::from)?
-                        .values(),
-                );
+            context.decode(&batch)?;
+            for at in asked.iter().filter(|at| (start..end).contains(at)) {
+                logits.extend_from_slice(context.logits(at - start)?.values());
             }
             progress(end as f64 / tokens.len() as f64);
         }
-        if inject == Some(Inject::Flip) {
+        if run.inject == Some(Inject::Flip) {
             flip_a_byte(&mut context, prompt as u32 - 1)?;
         }
         for (at, token) in tokens.iter().enumerate().skip(prompt) {
-            context
-                .append(0, std::slice::from_ref(token))
-                .map_err(rolling_kv::Error::from)?;
-            logits.extend_from_slice(
-                context
-                    .last_logits()
-                    .map_err(rolling_kv::Error::from)?
-                    .values(),
-            );
+            context.append(0, std::slice::from_ref(token))?;
+            logits.extend_from_slice(context.last_logits()?.values());
             progress((at + 1) as f64 / tokens.len() as f64);
         }
-        Ok((logits, context.residency()))
+        Ok((logits, context.residency().into()))
     }
+}
+
+/// The positions whose logits are compared: some of the prompt, evenly spread, its last one, and every decoded one.
+fn outputs(tokens: usize) -> Vec<usize> {
+    let prompt = tokens - DECODED;
+    let step = (prompt / PROMPT_OUTPUTS).max(1);
+    (0..tokens)
+        .filter(|at| at % step == step - 1 || at + 1 >= prompt)
+        .collect()
+}
+
+/// Logits that are no numbers, or the same whatever was read, are equal to anything.
+fn can_be_compared(logits: &[f32], n_vocab: usize) -> Result<(), GateError> {
+    if logits.iter().any(|logit| !logit.is_finite()) {
+        return Err(GateError::Mute {
+            found: "are not all numbers",
+        });
+    }
+    let mut rows = logits.chunks_exact(n_vocab);
+    let first = rows.next();
+    if rows.all(|row| Some(row) == first) {
+        return Err(GateError::Mute {
+            found: "are the same at every position",
+        });
+    }
+    Ok(())
 }
 
 /// Changes one byte of the key of the last cell of the prompt, which lies in the tail, in the first layer that has one.
@@ -309,36 +318,27 @@ fn flip_a_byte(context: &mut rolling_kv::Context<'_>, cell: u32) -> Result<(), G
     }
 }
 
-impl LogitEquivReport {
-    fn judge(&mut self) {
-        let floor = (self.stock_vs_stock.kld_mean * FLOOR_FACTOR).max(FLOOR_LEAST);
-        let mut checks = vec![(
-            self.resident_vs_stock.kld_mean <= floor,
-            format!(
-                "resident is at the noise floor of stock: mean KLD {:.3e} <= {floor:.3e}",
-                self.resident_vs_stock.kld_mean
-            ),
-        )];
-        for run in &self.spilled {
-            let window = run.window_cells;
-            checks.push((
-                run.vs_resident.bits_equal,
-                format!("spilled and resident have the same bits (window {window})"),
-            ));
-            checks.push((
-                run.vs_stock.kld_mean <= floor,
-                format!(
-                    "spilled is at the noise floor of stock: mean KLD {:.3e} <= {floor:.3e} (window {window})",
-                    run.vs_stock.kld_mean
-                ),
-            ));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_spread_over_the_prompt_and_hold_every_decoded_one() {
+        for tokens in [65, 256, 1000, 6144] {
+            let found = outputs(tokens);
+            assert!(found.is_sorted() && found.len() >= 40 + DECODED, "{tokens}");
+            assert_eq!(found.last(), Some(&(tokens - 1)));
+            let decoded = found.iter().filter(|at| **at >= tokens - DECODED);
+            assert_eq!(decoded.count(), DECODED);
+            assert!(found.contains(&(tokens - DECODED - 1)), "the prompt's last");
         }
-        for (holds, what) in checks {
-            if !holds {
-                self.verdict = Verdict::Fail;
-            }
-            self.reasons
-                .push(format!("{}: {what}", if holds { "ok" } else { "FAILED" }));
+    }
+
+    #[test]
+    fn logits_that_are_equal_to_anything_are_refused() {
+        assert!(can_be_compared(&[1.0, 2.0, 1.0, 2.5], 2).is_ok());
+        for wrong in [[1.0, 2.0, 1.0, 2.0], [1.0, f32::NAN, 1.0, 2.0]] {
+            assert!(can_be_compared(&wrong, 2).is_err(), "{wrong:?}");
         }
     }
 }

@@ -1,13 +1,16 @@
+use rolling_kv::Token;
 use serde::Serialize;
 
 /// How one run's logits differ from another's, over all compared positions.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Comparison {
     /// Positions compared.
     pub positions: usize,
     /// Whether every logit has the same 32 bits.
     pub bits_equal: bool,
+    /// Logits with other bits.
+    pub bits_differ: u64,
     /// Largest difference of two logits.
     pub max_abs: f64,
     /// Mean square of the differences over the mean square of the reference's logits.
@@ -22,9 +25,41 @@ pub struct Comparison {
     pub top1: f64,
     /// Share of the five most probable tokens that both name, mean over the positions.
     pub top5: f64,
+    /// Largest difference of two logits, for each position.
+    #[serde(skip)]
+    pub max_abs_at: Vec<f64>,
 }
 
 impl Comparison {
+    /// What the figures of [`Self::cells`] are.
+    pub const HEAD: [&str; 9] = [
+        "positions",
+        "bits",
+        "max |dlogit|",
+        "NMSE",
+        "KLD mean",
+        "KLD p99",
+        "KLD max",
+        "top-1",
+        "top-5",
+    ];
+
+    /// One row of a table.
+    #[must_use]
+    pub fn cells(&self) -> [String; 9] {
+        [
+            self.positions.to_string(),
+            if self.bits_equal { "equal" } else { "differ" }.to_owned(),
+            format!("{:.3e}", self.max_abs),
+            format!("{:.3e}", self.nmse),
+            format!("{:.3e}", self.kld_mean),
+            format!("{:.3e}", self.kld_p99),
+            format!("{:.3e}", self.kld_max),
+            format!("{:.2}%", 100.0 * self.top1),
+            format!("{:.2}%", 100.0 * self.top5),
+        ]
+    }
+
     /// Compares rows of `n_vocab` logits; both must have the same length.
     #[must_use]
     pub fn new(reference: &[f32], other: &[f32], n_vocab: usize) -> Self {
@@ -32,6 +67,7 @@ impl Comparison {
         let mut sums = Self {
             positions,
             bits_equal: true,
+            bits_differ: 0,
             max_abs: 0.0,
             nmse: 0.0,
             kld_mean: 0.0,
@@ -39,6 +75,7 @@ impl Comparison {
             kld_max: 0.0,
             top1: 0.0,
             top5: 0.0,
+            max_abs_at: Vec::with_capacity(positions),
         };
         let mut divergences = Vec::with_capacity(positions);
         let (mut error, mut power) = (0.0, 0.0);
@@ -47,13 +84,16 @@ impl Comparison {
             .chunks_exact(n_vocab)
             .zip(other.chunks_exact(n_vocab))
         {
+            let mut max_abs = 0.0f64;
             for (x, y) in a.iter().zip(b) {
                 let (x64, y64) = (f64::from(*x), f64::from(*y));
-                sums.bits_equal &= x.to_bits() == y.to_bits();
-                sums.max_abs = sums.max_abs.max((x64 - y64).abs());
+                sums.bits_differ += u64::from(x.to_bits() != y.to_bits());
+                max_abs = max_abs.max((x64 - y64).abs());
                 error += (x64 - y64).powi(2);
                 power += x64 * x64;
             }
+            sums.max_abs = sums.max_abs.max(max_abs);
+            sums.max_abs_at.push(max_abs);
             let kld = divergence(a, b);
             sums.kld_mean += kld;
             sums.kld_max = sums.kld_max.max(kld);
@@ -62,6 +102,7 @@ impl Comparison {
             sums.top1 += f64::from(u8::from(best(a) == best(b)));
         }
 
+        sums.bits_equal = sums.bits_differ == 0;
         let count = positions.max(1) as f64;
         sums.nmse = if power > 0.0 { error / power } else { 0.0 };
         sums.kld_mean /= count;
@@ -111,6 +152,24 @@ fn divergence(reference: &[f32], other: &[f32]) -> f64 {
         .sum()
 }
 
+/// Mean of what each next token came as a surprise, in nats; where a position has none, it does not count.
+pub fn surprise(logits: &[f32], n_vocab: usize, next: &[Option<Token>]) -> f64 {
+    let rows = logits.chunks_exact(n_vocab).zip(next);
+    let found: Vec<f64> = rows
+        .filter_map(|(row, next)| next.map(|next| -log_prob(row, next)))
+        .collect();
+    found.iter().sum::<f64>() / found.len().max(1) as f64
+}
+
+/// Natural logarithm of a token's probability, in double precision.
+pub fn log_prob(logits: &[f32], token: Token) -> f64 {
+    logits
+        .get(token.0 as usize)
+        .map_or(f64::NEG_INFINITY, |logit| {
+            f64::from(*logit) - log_sum_exp(logits)
+        })
+}
+
 fn log_sum_exp(logits: &[f32]) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     f64::from(max)
@@ -147,7 +206,8 @@ mod tests {
         let rows = [1.0_f32, 2.0, 3.0];
         let mut other = rows;
         other[0] = f32::from_bits(other[0].to_bits() ^ 1);
-        assert!(!Comparison::new(&rows, &other, 3).bits_equal);
+        let found = Comparison::new(&rows, &other, 3);
+        assert!(!found.bits_equal && found.bits_differ == 1);
     }
 
     #[test]
@@ -174,6 +234,27 @@ mod tests {
         rows[199] = 9.0;
         let found = Comparison::new(&vec![0.0; 200], &rows, 2);
         assert!(found.kld_max > 1.0 && found.kld_p99 == 0.0, "{found:?}");
+    }
+
+    #[test]
+    fn probabilities_add_up_to_one_and_a_sure_token_is_no_surprise() {
+        let logits = [1.0, -2.0, 3.5, 0.0];
+        let sum: f64 = (0..4)
+            .map(|token| log_prob(&logits, Token(token)).exp())
+            .sum();
+        assert!((sum - 1.0).abs() < 1e-12);
+        assert_eq!(log_prob(&logits, Token(9)), f64::NEG_INFINITY);
+
+        let rows = [0.0, 0.0, 50.0, 0.0];
+        let found = surprise(&rows, 2, &[Some(Token(1)), Some(Token(0))]);
+        assert!((found - 0.5 * 2f64.ln()).abs() < 1e-12, "{found}");
+        assert!(surprise(&rows, 2, &[None, Some(Token(0))]) < 1e-12);
+    }
+
+    #[test]
+    fn a_difference_is_told_where_it_is() {
+        let found = Comparison::new(&[0.0, 1.0, 0.0, 1.0], &[0.0, 1.0, 0.0, 3.0], 2);
+        assert_eq!(found.max_abs_at, [0.0, 2.0]);
     }
 
     #[test]

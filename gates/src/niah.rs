@@ -1,15 +1,13 @@
 //! Needles in a haystack, with the cache resident and spilled: both must say the same, word by word and bit by bit.
 
-use rolling_kv::{
-    AddSpecial, Context, ContextParams, Fault, Model, Order, ParseSpecial, RenderSpecial,
-    RollingKv, Token,
-};
+use rolling_kv::{AddSpecial, ContextParams, Fault, Model, Order, ParseSpecial, RollingKv, Token};
 use serde::{Deserialize, Serialize};
 
-use crate::decode_time::Digest;
 use crate::error::GateError;
 use crate::logit_equiv::Inject;
-use crate::niah_report::NiahReport;
+use crate::metrics::log_prob;
+use crate::niah_reader::Reader;
+use crate::niah_report::{NiahReport, NiahThresholds, able};
 use crate::ruler::{FitError, Place, Sample, Task, Tokens};
 use crate::store::Store;
 use crate::subject;
@@ -74,6 +72,8 @@ pub struct Niah {
     pub essay: String,
     /// A fault to put into the spilled runs.
     pub inject: Option<Inject>,
+    /// By which numbers it is judged.
+    pub thresholds: NiahThresholds,
 }
 
 /// What one run said.
@@ -164,6 +164,46 @@ const TILE: u32 = 128;
 /// Tokens of one batch of the prompt.
 const BATCH: usize = 512;
 
+/// A question that is asked twice.
+struct Question {
+    length: u32,
+    spot: Spot,
+    window_cells: u32,
+    n_ctx: u32,
+    sample: Sample,
+}
+
+impl Question {
+    /// RULER's name of the task.
+    fn task(&self) -> &'static str {
+        self.sample.task.name()
+    }
+
+    fn name(&self) -> String {
+        format!("{} {} {}", self.task(), self.length, self.spot.name())
+    }
+
+    fn asked(self, resident: Said, spilled: Said) -> Asked {
+        Asked {
+            task: self.task().into(),
+            length: self.length,
+            spot: self.spot.name(),
+            window_cells: self.window_cells,
+            n_ctx: self.n_ctx,
+            wanted: self.sample.answers,
+            resident,
+            spilled,
+        }
+    }
+}
+
+/// Cells that a question and its answer take.
+fn cells_of(task: Task, length: u32) -> u32 {
+    length
+        .saturating_add(answer_tokens(task))
+        .next_multiple_of(256)
+}
+
 /// Tokens of an answer, as RULER gives each task.
 pub(crate) fn answer_tokens(task: Task) -> u32 {
     match task {
@@ -193,10 +233,11 @@ impl Tokens for Counted<'_> {
 }
 
 impl Niah {
-    /// Asks every question twice. `progress` is told the share that is done; what `store` knows is not asked again.
+    /// Asks every question with a resident cache, and then, if the model can answer at all, with a spilled one. `progress` is told the
+    /// share that is done; what `store` knows is not asked again.
     ///
     /// # Errors
-    /// When a question cannot be made, a context is refused, or nothing spilled.
+    /// When a question cannot be made, a context is refused, the model cannot do any task, or nothing spilled.
     pub fn run(
         &self,
         model: &Model,
@@ -204,19 +245,80 @@ impl Niah {
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<NiahReport, GateError> {
         subject::check(model)?;
-        let cells = self.cells();
+        let questions = self.questions(model)?;
         // Long questions take longer, by more than their length.
-        let weight = |length: u32| f64::from(length).powf(1.3);
-        let total: f64 = cells.iter().map(|(_, length, _)| weight(*length)).sum();
-        let mut done = 0.0;
-        let mut asked = Vec::new();
-        for (task, length, spot) in cells {
-            let name = format!("{} {length} {}", task.name(), spot.name());
-            asked.push(store.get(&name, || self.ask(model, task, length, spot))?);
-            done += weight(length);
-            progress("asking", done / total);
+        let weight = |question: &Question| f64::from(question.length).powf(1.3);
+        let total: f64 = questions.iter().map(weight).sum();
+        let mut ask = |bar: &'static str, spilled: bool| -> Result<Vec<Said>, GateError> {
+            let mut done = 0.0;
+            let mut all = Vec::new();
+            for question in &questions {
+                let key = format!("{} {bar}", question.name());
+                all.push(store.get(&key, || self.ask(model, question, spilled))?);
+                done += weight(question);
+                progress(bar, done / total);
+            }
+            Ok(all)
+        };
+
+        let resident = ask("resident", false)?;
+        let scores = questions.iter().zip(&resident);
+        let scores = scores.map(|(question, said)| (question.task(), said.score));
+        able(&scores.collect::<Vec<_>>(), &self.thresholds)?;
+        let spilled = ask("spilled", true)?;
+        let answers = resident.into_iter().zip(spilled);
+        let asked = questions
+            .into_iter()
+            .zip(answers)
+            .map(|(question, (resident, spilled))| question.asked(resident, spilled));
+        Ok(NiahReport::judge(asked.collect(), &self.thresholds))
+    }
+
+    /// Every question. What cannot be asked is refused before the first one is.
+    fn questions(&self, model: &Model) -> Result<Vec<Question>, GateError> {
+        let cells = self.cells();
+        for &(task, length, _) in &cells {
+            let asked = length.saturating_add(answer_tokens(task));
+            let what = format!("a question of {length} tokens with its answer");
+            subject::fits(model, &what, asked, "--lengths")?;
+            let window = self.window(task, length);
+            if window >= length {
+                return Err(GateError::NothingSpills {
+                    window_cells: window,
+                    n_ctx: length,
+                });
+            }
         }
-        NiahReport::judge(asked)
+        let questions = cells
+            .into_iter()
+            .map(|(task, length, spot)| self.question(model, task, length, spot));
+        questions.collect()
+    }
+
+    fn question(
+        &self,
+        model: &Model,
+        task: Task,
+        length: u32,
+        spot: Spot,
+    ) -> Result<Question, GateError> {
+        let window_cells = self.window(task, length);
+        let place = spot.place(length as usize, window_cells as usize);
+        let seed = self.seed ^ u64::from(length) << 8;
+        let counted = Counted(model);
+        let sample = Sample::make(task, length as usize, place, seed, &self.essay, &counted)?;
+        Ok(Question {
+            length,
+            spot,
+            window_cells,
+            n_ctx: cells_of(task, length),
+            sample,
+        })
+    }
+
+    fn window(&self, task: Task, length: u32) -> u32 {
+        let n_ctx = u64::from(cells_of(task, length));
+        (n_ctx * u64::from(self.window_percent) / 100) as u32 / TILE * TILE
     }
 
     fn cells(&self) -> Vec<(Task, u32, Spot)> {
@@ -234,50 +336,30 @@ impl Niah {
         cells
     }
 
-    fn ask(&self, model: &Model, task: Task, length: u32, spot: Spot) -> Result<Asked, GateError> {
-        let n_ctx = (length + answer_tokens(task)).next_multiple_of(256);
-        let window = (u64::from(n_ctx) * u64::from(self.window_percent) / 100) as u32 / TILE * TILE;
-        if window >= length {
-            return Err(GateError::NothingSpills {
-                window_cells: window,
-                n_ctx: length,
-            });
-        }
-        let counted = Counted(model);
-        let place = spot.place(length as usize, window as usize);
-        let seed = self.seed ^ u64::from(length) << 8;
-        let sample = Sample::make(task, length as usize, place, seed, &self.essay, &counted)?;
-        let run = |spill: RollingKv, inject| self.say(model, &sample, n_ctx, spill, inject);
-        let resident = run(RollingKv::resident(), None)?;
-        let spilled = run(RollingKv::window_cells(window), self.inject)?;
-        if spilled.tiles_tail == 0 {
+    fn ask(&self, model: &Model, question: &Question, spilled: bool) -> Result<Said, GateError> {
+        let resident = (RollingKv::resident(), None);
+        let window = (RollingKv::window_cells(question.window_cells), self.inject);
+        let (spill, inject) = if spilled { window } else { resident };
+        let said = self.say(model, question, spill, inject)?;
+        if spilled && said.tiles_tail == 0 {
             return Err(GateError::NotEngaged);
         }
-        Ok(Asked {
-            task: task.name().into(),
-            length,
-            spot: spot.name(),
-            window_cells: window,
-            n_ctx,
-            wanted: sample.answers,
-            resident,
-            spilled,
-        })
+        Ok(said)
     }
 
     fn say(
         &self,
         model: &Model,
-        sample: &Sample,
-        n_ctx: u32,
+        question: &Question,
         spill: RollingKv,
         inject: Option<Inject>,
     ) -> Result<Said, GateError> {
+        let sample = &question.sample;
         let spill = spill.order(Order::Tiled).tile_cells(TILE);
-        let params = ContextParams::new(n_ctx)
+        let params = ContextParams::new(question.n_ctx)
             .threads(self.threads)
             .rolling_kv(spill);
-        let mut context = model.context(&params).map_err(rolling_kv::Error::from)?;
+        let mut context = model.context(&params)?;
         let _fault = inject.and_then(|fault| match fault {
             Inject::Drop => Some(Fault::DropTile.inject()),
             Inject::Stale => Some(Fault::StaleTile.inject()),
@@ -289,19 +371,19 @@ impl Niah {
         for part in prompt.chunks(BATCH) {
             reader.read(part)?;
         }
-        let after_prompt = reader.last.clone();
+        let after_prompt = reader.last().to_vec();
 
         // The right answer, token by token; then it is taken back, and the model's own is made.
         let right = format!(" {}", sample.answers.join(", "));
         let right = counted.tokens(&right, AddSpecial::No)?;
         let mut log_probs = Vec::new();
         for token in &right {
-            log_probs.push(log_prob(&reader.last, *token) as f32);
+            log_probs.push(log_prob(reader.last(), *token) as f32);
             reader.read(std::slice::from_ref(token))?;
         }
         reader.back_to(prompt.len() as i32, after_prompt)?;
         let answer = reader.generate(model, answer_tokens(sample.task) as usize)?;
-        let digest = reader.digest.0;
+        let digest = reader.digest();
         Ok(Said {
             score: sample.score(&answer),
             answer,
@@ -312,102 +394,9 @@ impl Niah {
     }
 }
 
-/// Reads tokens into a sequence, and digests the logits after each part.
-pub(crate) struct Reader<'a, 'model> {
-    context: &'a mut Context<'model>,
-    pub(crate) last: Vec<f32>,
-    digest: Digest,
-}
-
-impl<'a, 'model> Reader<'a, 'model> {
-    pub(crate) fn new(context: &'a mut Context<'model>) -> Self {
-        Self {
-            context,
-            last: Vec::new(),
-            digest: Digest::default(),
-        }
-    }
-
-    pub(crate) fn read(&mut self, tokens: &[Token]) -> Result<(), GateError> {
-        self.context
-            .append(0, tokens)
-            .map_err(rolling_kv::Error::from)?;
-        let logits = self
-            .context
-            .last_logits()
-            .map_err(rolling_kv::Error::from)?;
-        self.last = logits.to_vec();
-        self.digest.add(&self.last);
-        Ok(())
-    }
-
-    pub(crate) fn back_to(&mut self, position: i32, logits: Vec<f32>) -> Result<(), GateError> {
-        self.context
-            .memory()
-            .remove(0, position..)
-            .map_err(rolling_kv::Error::from)?;
-        self.last = logits;
-        Ok(())
-    }
-
-    /// The most probable tokens, up to an end of text or of a line.
-    pub(crate) fn generate(&mut self, model: &Model, most: usize) -> Result<String, GateError> {
-        let vocab = model.vocab();
-        let mut tokens = Vec::new();
-        let mut text = String::new();
-        while tokens.len() < most {
-            let token = Token(best(&self.last) as i32);
-            if vocab.is_end(token) {
-                break;
-            }
-            tokens.push(token);
-            let bytes = vocab
-                .detokenize(&tokens, RenderSpecial::No)
-                .map_err(rolling_kv::Error::from)?;
-            text = String::from_utf8_lossy(&bytes).into_owned();
-            if text.trim_start().contains('\n') {
-                break;
-            }
-            self.read(&[token])?;
-        }
-        Ok(text.trim().to_owned())
-    }
-}
-
-fn best(logits: &[f32]) -> usize {
-    (0..logits.len())
-        .max_by(|&i, &j| logits[i].total_cmp(&logits[j]).then(j.cmp(&i)))
-        .unwrap_or(0)
-}
-
-/// Natural logarithm of a token's probability, in double precision.
-pub(crate) fn log_prob(logits: &[f32], token: Token) -> f64 {
-    let most = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let sum: f64 = logits
-        .iter()
-        .map(|logit| (f64::from(*logit) - most).exp())
-        .sum();
-    logits
-        .get(token.0 as usize)
-        .map_or(f64::NEG_INFINITY, |logit| {
-            f64::from(*logit) - most - sum.ln()
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn probabilities_add_up_to_one() {
-        let logits = [1.0, -2.0, 3.5, 0.0];
-        let sum: f64 = (0..4)
-            .map(|token| log_prob(&logits, Token(token)).exp())
-            .sum();
-        assert!((sum - 1.0).abs() < 1e-12);
-        assert_eq!(best(&logits), 2);
-        assert_eq!(log_prob(&logits, Token(9)), f64::NEG_INFINITY);
-    }
 
     #[test]
     fn spots_are_places_in_the_text() {

@@ -1,21 +1,35 @@
 //! What the needle gate makes of its answers.
 
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use crate::error::GateError;
 use crate::html::{Cell, Page, traffic_light};
 use crate::niah::Asked;
-use crate::verdict::Verdict;
+use crate::settings::Settings;
+use crate::spec::Thresholds;
+use crate::threshold::{Check, Judged, Threshold};
+
+/// By which numbers the gate is judged.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NiahThresholds {
+    /// Score with a resident cache, below which a model has nothing to lose.
+    pub resident_score: Threshold,
+    /// Questions at which a logit of the spilled run has other bits than that of the resident one.
+    pub other_answers: Threshold,
+}
+
+impl Thresholds for NiahThresholds {
+    const GATE: &'static str = "niah";
+}
 
 /// What the gate found.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct NiahReport {
-    /// Pass or fail.
-    pub verdict: Verdict,
-    /// Why, one line a threshold.
-    pub reasons: Vec<String>,
+    /// Pass or fail, and why.
+    #[serde(skip)]
+    pub judged: Judged,
     /// Mean score of each task, resident and spilled, in the order of the tasks.
     pub scores: Vec<TaskScore>,
     /// Every question and what both runs said.
@@ -36,76 +50,87 @@ pub struct TaskScore {
     pub able: bool,
 }
 
-/// A model that scores less with a resident cache has nothing to lose.
-const ABLE: f64 = 0.5;
+/// Each task with the mean of its numbers, in the order in which they come.
+fn means<'a>(scores: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
+    let mut tasks: Vec<&str> = Vec::new();
+    for (task, _) in scores {
+        if !tasks.contains(task) {
+            tasks.push(task);
+        }
+    }
+    let mean = |task: &str| {
+        let of = || scores.iter().filter(|(of, _)| *of == task);
+        of().map(|(_, score)| score).sum::<f64>() / of().count() as f64
+    };
+    tasks.into_iter().map(|task| (task, mean(task))).collect()
+}
+
+/// The model can do one of the tasks with a resident cache; each score comes with its task.
+pub(crate) fn able(scores: &[(&str, f64)], thresholds: &NiahThresholds) -> Result<(), GateError> {
+    let means = means(scores);
+    let least = thresholds.resident_score.value;
+    if means.iter().any(|(_, mean)| *mean >= least) {
+        return Ok(());
+    }
+    let found = means.iter().map(|(task, mean)| format!("{task} {mean:.2}"));
+    let found = found.collect::<Vec<_>>().join(", ");
+    Err(GateError::TooWeak { found, least })
+}
 
 impl NiahReport {
     /// Judges what was asked. The score is reported; what is judged is whether both runs are equal.
-    pub(crate) fn judge(asked: Vec<Asked>) -> Result<Self, GateError> {
-        let mut tasks: Vec<&str> = Vec::new();
-        for one in &asked {
-            if !tasks.contains(&one.task.as_str()) {
-                tasks.push(&one.task);
-            }
-        }
-        let scores: Vec<TaskScore> = tasks
+    pub(crate) fn judge(asked: Vec<Asked>, thresholds: &NiahThresholds) -> Self {
+        let of = |score: fn(&Asked) -> f64| -> Vec<(&str, f64)> {
+            let all = asked.iter().map(|one| (one.task.as_str(), score(one)));
+            all.collect()
+        };
+        let resident = means(&of(|one| one.resident.score));
+        let spilled = means(&of(|one| one.spilled.score));
+        let scores: Vec<TaskScore> = resident
             .iter()
-            .map(|task| {
-                let of = || asked.iter().filter(|one| one.task == **task);
-                let count = of().count() as f64;
-                let resident = of().map(|one| one.resident.score).sum::<f64>() / count;
-                TaskScore {
-                    task: (*task).to_owned(),
-                    resident,
-                    spilled: of().map(|one| one.spilled.score).sum::<f64>() / count,
-                    able: resident >= ABLE,
-                }
+            .zip(spilled)
+            .map(|((task, resident), (_, spilled))| TaskScore {
+                task: (*task).to_owned(),
+                resident: *resident,
+                spilled,
+                able: *resident >= thresholds.resident_score.value,
             })
             .collect();
-        if !scores.iter().any(|score| score.able) {
-            let found = scores
-                .iter()
-                .map(|score| format!("{} {:.2}", score.task, score.resident))
-                .collect::<Vec<_>>()
-                .join(", ");
-            return Err(GateError::TooWeak { found, least: ABLE });
-        }
 
-        let differ: Vec<String> = asked
-            .iter()
-            .filter(|one| !one.equal())
-            .map(|one| format!("{} {} {}", one.task, one.length, one.spot))
-            .collect();
-        let mut reasons = vec![if differ.is_empty() {
+        let differ = || asked.iter().filter(|one| !one.equal());
+        let first = differ().next().map_or(String::new(), |one| {
+            format!(", the first at {} {} {}", one.task, one.length, one.spot)
+        });
+        let best = scores.iter().map(|score| score.resident);
+        let checks = vec![
+            Check::at_least(
+                "resident-score",
+                &thresholds.resident_score,
+                "score of the best task with a resident cache",
+                best.fold(0.0, f64::max),
+            ),
+            Check::at_most(
+                "other-answers",
+                &thresholds.other_answers,
+                format!(
+                    "of {} questions, those whose answer or any logit on the way differs from the resident cache{first}",
+                    asked.len()
+                ),
+                differ().count() as f64,
+            ),
+        ];
+        let weak = scores.iter().filter(|score| !score.able);
+        let notes = weak.map(|score| {
             format!(
-                "ok: all {} answers, and every logit on the way, are those of the resident cache",
-                asked.len()
-            )
-        } else {
-            format!(
-                "FAILED: {} of {} questions differ from the resident cache, the first at {}",
-                differ.len(),
-                asked.len(),
-                differ[0]
-            )
-        }];
-        for score in scores.iter().filter(|score| !score.able) {
-            reasons.push(format!(
-                "note: the model scores {:.2} at {} with a resident cache, so its answers there could not show a loss; its logits are compared all the same",
+                "the model scores {:.2} at {} with a resident cache, so its answers there could not show a loss; its logits are compared all the same",
                 score.resident, score.task
-            ));
-        }
-        let verdict = if differ.is_empty() {
-            Verdict::Pass
-        } else {
-            Verdict::Fail
-        };
-        Ok(Self {
-            verdict,
-            reasons,
+            )
+        });
+        Self {
+            judged: Judged::new(checks, notes.collect()),
             scores,
             asked,
-        })
+        }
     }
 
     /// The lengths and spots of a task, in the order in which they were asked.
@@ -131,18 +156,11 @@ impl NiahReport {
             .find(|one| one.task == task && one.length == length && one.spot == spot)
     }
 
-    /// A page with the options and every table.
+    /// A page with the verdict and every table.
     #[must_use]
-    pub fn html(&self, options: &Value) -> String {
+    pub fn html(&self, settings: &Settings) -> String {
         let mut page = Page::new("Needles in a haystack: resident and spilled");
-        let (class, word) = match self.verdict {
-            Verdict::Pass => ("pass", "PASS"),
-            Verdict::Fail => ("fail", "FAIL"),
-        };
-        page.line(class, word);
-        for reason in &self.reasons {
-            page.line("note", reason);
-        }
+        page.verdict(&self.judged);
         for score in &self.scores {
             page.heading(&score.task);
             page.line(
@@ -154,8 +172,7 @@ impl NiahReport {
             );
             self.table(&mut page, &score.task);
         }
-        page.heading("Options");
-        page.code(&format!("{options:#}"));
+        page.settings(settings);
         page.finish()
     }
 
@@ -211,7 +228,9 @@ fn shown(asked: &Asked) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::html::assert_self_contained;
     use crate::niah::Said;
+    use crate::verdict::Verdict;
 
     fn said(score: f64, digest: u64) -> Said {
         Said::for_tests("42", score, digest)
@@ -221,24 +240,55 @@ mod tests {
         Asked::for_tests(task, said(score, digests[0]), said(score, digests[1]))
     }
 
+    fn thresholds() -> NiahThresholds {
+        NiahThresholds::built_in().unwrap()
+    }
+
+    fn page(report: &NiahReport) -> String {
+        let options = vec![("seed".to_owned(), "1".to_owned())];
+        report.html(&Settings::new(
+            "gate niah".into(),
+            None,
+            options,
+            Vec::new(),
+        ))
+    }
+
     #[test]
     fn equal_runs_pass_and_one_other_bit_fails() {
-        let report =
-            NiahReport::judge(vec![asked("a", 1.0, [7, 7]), asked("b", 0.0, [7, 7])]).unwrap();
-        assert_eq!(report.verdict, Verdict::Pass);
-        assert!(report.reasons[1].contains("scores 0.00 at b"));
-        let page = report.html(&serde_json::json!({"seed": 1}));
-        assert!(page.contains("PASS") && page.contains("1.00 / 1.00 ="));
+        let both = vec![asked("a", 1.0, [7, 7]), asked("b", 0.0, [7, 7])];
+        let report = NiahReport::judge(both, &thresholds());
+        assert_eq!(report.judged.verdict, Verdict::Pass);
+        assert!(report.judged.notes[0].contains("scores 0.00 at b"));
+        let passed = page(&report);
+        assert_self_contained(&passed);
+        assert!(passed.contains("PASS") && passed.contains("1.00 / 1.00 ="));
 
-        let report = NiahReport::judge(vec![asked("a", 1.0, [7, 8])]).unwrap();
-        assert_eq!(report.verdict, Verdict::Fail);
-        assert!(report.reasons[0].contains("a 512 50%"));
-        assert!(report.html(&Value::Null).contains("FAIL"));
+        let report = NiahReport::judge(vec![asked("a", 1.0, [7, 8])], &thresholds());
+        assert_eq!(report.judged.verdict, Verdict::Fail);
+        assert!(report.judged.lines()[1].contains("first at a 512 50%: 1 <= 0"));
+        assert!(page(&report).contains("FAIL"));
     }
 
     #[test]
     fn a_model_that_can_do_nothing_proves_nothing() {
-        let error = NiahReport::judge(vec![asked("a", 0.0, [7, 7])]).unwrap_err();
-        assert!(error.to_string().contains("a 0.00"), "{error}");
+        let scores = [("a", 0.0), ("b", 0.25), ("a", 0.5)];
+        let error = able(&scores, &thresholds()).unwrap_err().to_string();
+        for word in ["a 0.25, b 0.25", "0.5 is the least", "next: "] {
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(able(&[("a", 0.0), ("b", 1.0)], &thresholds()).is_ok());
+    }
+
+    #[test]
+    fn a_changed_threshold_changes_the_verdict() {
+        let mut thresholds = thresholds();
+        thresholds.resident_score.value = 0.1;
+        assert!(able(&[("a", 0.25)], &thresholds).is_ok());
+        thresholds.other_answers.value = 1.0;
+        let report = NiahReport::judge(vec![asked("a", 1.0, [7, 8])], &thresholds);
+        assert_eq!(report.judged.verdict, Verdict::Pass);
+        thresholds.resident_score.value = 1.1;
+        assert!(able(&[("a", 1.0)], &thresholds).is_err());
     }
 }

@@ -121,8 +121,7 @@ impl Profile {
 fn tokens(model: &Model, text: &str) -> Result<Vec<Token>, GateError> {
     Ok(model
         .vocab()
-        .tokenize(text, AddSpecial::Auto, ParseSpecial::No)
-        .map_err(rolling_kv::Error::from)?)
+        .tokenize(text, AddSpecial::Auto, ParseSpecial::No)?)
 }
 
 /// Bins that a text of this length can fill.
@@ -161,6 +160,57 @@ impl ProfileReport {
         of().map(value).sum::<f64>() / of().count().max(1) as f64
     }
 
+    /// What the figures of [`Self::cells`] are.
+    pub const HEAD: [&str; 8] = [
+        "layer",
+        "first",
+        "<= 3",
+        ">= 64",
+        ">= 256",
+        ">= 1024",
+        "needle",
+        "best head",
+    ];
+
+    /// One row of a table: a layer's shares in percent, and the head of it that looks most at the needle.
+    #[must_use]
+    pub fn cells(&self, layer: u32) -> [String; 8] {
+        let mean = |value: fn(&HeadProfile) -> f64| percent(self.layer(layer, value));
+        let heads = self.heads.iter().filter(|head| head.layer == layer);
+        let best = heads.map(|head| head.needle).fold(0.0, f64::max);
+        [
+            layer.to_string(),
+            mean(|head| head.first),
+            mean(|head| head.within_3),
+            mean(|head| head.beyond_64),
+            mean(|head| head.beyond_256),
+            mean(|head| head.beyond_1024),
+            mean(|head| head.needle),
+            percent(best),
+        ]
+    }
+
+    /// One line for all heads.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        format!(
+            "mean of all heads: {} within 3 positions, {} on the first {}, {} at 256 and farther without those",
+            percent(self.mean(|head| head.within_3)),
+            percent(self.mean(|head| head.first)),
+            self.first_positions,
+            percent(self.mean(|head| head.beyond_256))
+        )
+    }
+
+    /// What the shares are shares of.
+    #[must_use]
+    pub fn caption(&self) -> String {
+        format!(
+            "shares of attention weight in percent, mean of a layer's heads over the queries from position {} on;\nthe first {} positions count apart; the needle by the last queries, which ask for it",
+            self.first_query, self.first_positions
+        )
+    }
+
     /// Of a layer's heads, the largest share that one has farther than `distance`, the text's first positions left out. Counted from the
     /// bin that the distance lies in, so rather too much.
     #[must_use]
@@ -178,6 +228,10 @@ impl ProfileReport {
     pub fn mean(&self, value: impl Fn(&HeadProfile) -> f64) -> f64 {
         self.heads.iter().map(value).sum::<f64>() / self.heads.len().max(1) as f64
     }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", 100.0 * share)
 }
 
 #[cfg(test)]

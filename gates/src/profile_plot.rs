@@ -1,9 +1,11 @@
-//! The plot of a locality profile: two heat maps.
+//! The plot of a locality profile, two heat maps, and its page.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::html::{Cell, Page};
 use crate::profile::{HeadProfile, ProfileReport};
+use crate::settings::Settings;
 
 const SIZE: (u32, u32) = (1200, 760);
 
@@ -25,6 +27,24 @@ impl ProfileReport {
         self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
             .map_err(|error| error.to_string())?;
         Ok(text)
+    }
+
+    /// A page with the picture and the table.
+    ///
+    /// # Errors
+    /// When the picture cannot be drawn.
+    pub fn html(&self, settings: &Settings) -> Result<String, String> {
+        let mut page = Page::new("Where each layer and head of a model looks");
+        page.line("note", &self.summary());
+        page.picture(&self.svg()?);
+        let rows: Vec<Vec<Cell>> = self
+            .layers()
+            .into_iter()
+            .map(|layer| self.cells(layer).map(Cell::plain).into())
+            .collect();
+        page.table(&self.caption(), &Self::HEAD.map(str::to_owned), &rows);
+        page.settings(settings);
+        Ok(page.finish())
     }
 
     fn draw<'a>(
@@ -142,6 +162,42 @@ fn cell(column: usize, row: usize, share: f64) -> Rectangle<(i32, i32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::html::assert_self_contained;
+
+    #[test]
+    fn the_page_holds_the_picture_and_every_layer() {
+        let head = |layer| HeadProfile {
+            layer,
+            head: 0,
+            mass: vec![0.5, 0.25, 0.25],
+            beyond: vec![0.5, 0.25, 0.25],
+            first: 0.125,
+            within_3: 0.5,
+            beyond_64: 0.0,
+            beyond_256: 0.0,
+            beyond_1024: 0.0,
+            needle: 0.25,
+        };
+        let report = ProfileReport {
+            length: 64,
+            first_positions: 4,
+            first_query: 16,
+            bins: vec![0, 1, 2],
+            heads: vec![head(0), head(1)],
+        };
+        let options = vec![("ctx".to_owned(), "64".to_owned())];
+        let settings = Settings::new("profile".into(), None, options, Vec::new());
+        let page = report.html(&settings).unwrap();
+        assert_self_contained(&page);
+        for word in [
+            "<svg",
+            "<td>12.5</td>",
+            "best head",
+            "<td>ctx</td><td>64</td>",
+        ] {
+            assert!(page.contains(word), "no {word:?}");
+        }
+    }
 
     #[test]
     fn no_share_is_white_and_more_is_darker() {

@@ -9,13 +9,14 @@ use std::rc::Rc;
 use rolling_kv::{
     Batch, Context, ContextParams, KvType, Model, Order, Output, RollingKv, Row, Token,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::GateError;
-use crate::shift_series::{ShiftPoint, ShiftSeries, points};
+use crate::shift_report::{ShiftErrors, ShiftReport, ShiftThresholds};
+use crate::shift_series::{ShiftPoint, points};
+use crate::store::Store;
 use crate::subject;
 use crate::turned_keys::{Difference, Keys, Turn, difference};
-use crate::verdict::Verdict;
 
 /// Keys of so many tokens, moved in every way that a [`ShiftSeries`] has.
 #[derive(Debug, Clone)]
@@ -30,87 +31,79 @@ pub struct Shift {
     pub seed: u64,
     /// Compare with keys that were made one position too far: the gate must then fail.
     pub misplace: bool,
+    /// By which numbers it is judged.
+    pub thresholds: ShiftThresholds,
 }
 
-/// Root mean square of the difference over that of the reference, one a way to keep keys.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct ShiftErrors {
-    /// Where from, where to, and in how many moves.
-    #[serde(flatten)]
-    pub point: ShiftPoint,
-    /// f32 in an ordinary cache, turned by llama.cpp, beside fresh ones.
-    pub f32_stock: f64,
-    /// f16 in an ordinary cache, turned by llama.cpp.
-    pub f16_stock: f64,
-    /// f16 in window and tail, turned by rolling-kv.
-    pub f16: f64,
-    /// q8_0 in an ordinary cache; absent where llama.cpp cannot turn it.
-    pub q8_0_stock: Option<f64>,
-    /// q8_0 in window and tail.
-    pub q8_0: f64,
-    /// The largest difference of one channel, f16 in window and tail.
-    pub f16_max: f64,
-    /// Fresh f32 keys at the target beside exact ones (angles in f64); absent where the model's angles are not plain.
-    pub fresh_exact: Option<f64>,
-    /// Fresh f32 keys at the origin beside exact ones: what no move can take back.
-    pub origin_exact: Option<f64>,
-}
-
-/// What the gate found.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct ShiftReport {
-    /// Pass or fail.
-    pub verdict: Verdict,
-    /// Why, one line a threshold.
-    pub reasons: Vec<String>,
-    /// Keys compared at each point: tokens times layers.
+/// What keys lose when they are stored and never move.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Stored {
+    /// Keys that are compared.
     pub keys: usize,
-    /// Fresh q8_0 keys beside fresh f32 ones: what that type loses without a move.
-    pub q8_0_stored: f64,
+    /// Fresh q8_0 keys beside fresh f32 ones.
+    pub q8_0: f64,
     /// Fresh f16 keys beside fresh f32 ones.
-    pub f16_stored: f64,
-    /// Moves of 256 positions after which f16 keys are as far off as fresh q8_0 keys, by the growth with the square root of their count.
-    pub moves_to_q8_0: f64,
-    /// The points.
-    pub points: Vec<ShiftErrors>,
+    pub f16: f64,
 }
 
-/// A move rounds each channel once: half a unit in the last place of f16 (2^-11) is the most, and a third of that is usual.
-const F16_A_MOVE: f64 = 1.0 / 2048.0;
-/// A block of q8_0 has steps of a 127th of its largest channel, and is rounded once a move.
-const Q8_0_A_MOVE: f64 = 1.0 / 127.0;
-/// Angles are f32 where keys are made: half a unit in the last place (2^-24) of a radian a position, both at origin and target.
-const ANGLE_A_POSITION: f64 = 1.0 / 16_777_216.0;
-/// rolling-kv may be this much farther off than llama.cpp.
-const OVER_STOCK: f64 = 1.1;
+/// Cells of a tile.
+const TILE: u32 = 32;
 
 impl Shift {
-    /// Moves keys in every way. `progress` is told the share of it that is done.
+    /// Cells of each layer in the window.
+    #[must_use]
+    pub fn window_cells(&self) -> u32 {
+        self.tokens / 2 / TILE * TILE
+    }
+
+    /// Moves keys in every way. `progress` is told the share of it that is done; a point that is in `store` is not moved again.
     ///
     /// # Errors
     /// When a context is refused, or the model turns no keys.
     pub fn run(
         &self,
         model: &Model,
+        store: &mut Store,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<ShiftReport, GateError> {
         subject::check(model)?;
+        self.can_move(model)?;
         let points = points(self.most);
         let mut made = Made::default();
+        let stored = store.get("stored", || self.stored(model, &mut made))?;
         let mut errors = Vec::new();
         for (at, point) in points.iter().enumerate() {
-            errors.push(self.errors(model, &mut made, *point)?);
+            let found = store.get(&point.name(), || self.errors(model, &mut made, *point))?;
+            errors.push(found);
             progress("moving keys", (at + 1) as f64 / points.len() as f64);
         }
-        let plain = self.fresh(model, &mut made, Way::stock(KvType::F32), 0)?;
-        let mut stored = |kv| -> Result<f64, GateError> {
-            let keys = self.fresh(model, &mut made, Way::ours(kv), 0)?;
+        Ok(ShiftReport::judge(errors, &stored, &self.thresholds))
+    }
+
+    /// Keys of an ordinary resident cache have a position and can be moved at all.
+    fn can_move(&self, model: &Model) -> Result<(), GateError> {
+        let way = Way::stock(KvType::F16);
+        let mut context = self.context(model, way)?;
+        self.fill(&mut context, 0)?;
+        self.read(&mut context, way)?;
+        if context.memory().can_shift() {
+            Ok(())
+        } else {
+            Err(GateError::NoRope)
+        }
+    }
+
+    fn stored(&self, model: &Model, made: &mut Made) -> Result<Stored, GateError> {
+        let plain = self.fresh(model, made, Way::stock(KvType::F32), 0)?;
+        let mut off = |kv| -> Result<f64, GateError> {
+            let keys = self.fresh(model, made, Way::ours(kv), 0)?;
             Ok(difference(&keys.unspread()?, &plain.unspread()?).rms)
         };
-        let (q8_0_stored, f16_stored) = (stored(KvType::Q8_0)?, stored(KvType::F16)?);
-        Ok(self.judge(errors, plain.rows.len(), q8_0_stored, f16_stored))
+        Ok(Stored {
+            keys: plain.rows.len(),
+            q8_0: off(KvType::Q8_0)?,
+            f16: off(KvType::F16)?,
+        })
     }
 
     fn errors(
@@ -127,12 +120,12 @@ impl Shift {
             let fresh = self.fresh(model, made, way, target)?;
             Ok(Some(difference(&moved.floats()?, &fresh.floats()?)))
         };
-        let rms = |found: Option<Difference>| found.map_or(f64::NAN, |found| found.rms);
-        let ours = moved(Way::ours(KvType::F16))?.ok_or(GateError::NoRope)?;
-        let f32_stock = rms(moved(Way::stock(KvType::F32))?);
-        let f16_stock = rms(moved(Way::stock(KvType::F16))?);
+        let mut must = |way: Way| moved(way)?.ok_or(GateError::NoRope);
+        let ours = must(Way::ours(KvType::F16))?;
+        let f32_stock = must(Way::stock(KvType::F32))?.rms;
+        let f16_stock = must(Way::stock(KvType::F16))?.rms;
+        let q8_0 = must(Way::ours(KvType::Q8_0))?.rms;
         let q8_0_stock = moved(Way::stock(KvType::Q8_0))?.map(|found| found.rms);
-        let q8_0 = rms(moved(Way::ours(KvType::Q8_0))?);
         Ok(ShiftErrors {
             point,
             f32_stock,
@@ -191,11 +184,9 @@ impl Shift {
         }
         for _ in 0..point.count {
             for seq in 0..self.tokens as i32 {
-                memory
-                    .shift(seq, .., -point.step)
-                    .map_err(rolling_kv::Error::from)?;
+                memory.shift(seq, .., -point.step)?;
             }
-            memory.settle().map_err(rolling_kv::Error::from)?;
+            memory.settle()?;
         }
         self.read(&mut context, way).map(Some)
     }
@@ -205,21 +196,19 @@ impl Shift {
         model: &'model Model,
         way: Way,
     ) -> Result<Context<'model>, GateError> {
-        const TILE: u32 = 32;
         let mut params = ContextParams::new(self.tokens)
             .n_seq_max(self.tokens)
             .threads(self.threads)
             .kv_unified()
             .cache_types(way.kv, KvType::F16);
         if way.ours {
-            let window = self.tokens / 2 / TILE * TILE;
             params = params.rolling_kv(
-                RollingKv::window_cells(window)
+                RollingKv::window_cells(self.window_cells())
                     .order(Order::Tiled)
                     .tile_cells(TILE),
             );
         }
-        Ok(model.context(&params).map_err(rolling_kv::Error::from)?)
+        Ok(model.context(&params)?)
     }
 
     fn fill(&self, context: &mut Context<'_>, position: i32) -> Result<(), GateError> {
@@ -234,7 +223,7 @@ impl Shift {
             let token = Token(((state >> 33) % n_vocab) as i32);
             batch.push(token, position, &[seq], Output::No);
         }
-        context.decode(&batch).map_err(rolling_kv::Error::from)?;
+        context.decode(&batch)?;
         Ok(())
     }
 
@@ -259,64 +248,6 @@ impl Shift {
             return Err(GateError::NoRope);
         }
         Ok(keys)
-    }
-
-    fn judge(
-        &self,
-        points: Vec<ShiftErrors>,
-        keys: usize,
-        q8_0_stored: f64,
-        f16_stored: f64,
-    ) -> ShiftReport {
-        let share = |value: f64, most: f64| value / most;
-        let mut worst = [0.0f64; 4];
-        for errors in &points {
-            let point = &errors.point;
-            let angles = ANGLE_A_POSITION * (f64::from(point.origin()) + f64::from(point.target));
-            // Each move rounds, and so did storing, on both sides.
-            let roundings = (f64::from(point.count) + 2.0).sqrt();
-            let found = [
-                share(errors.f16, F16_A_MOVE * roundings + angles),
-                share(errors.q8_0, Q8_0_A_MOVE * roundings + angles),
-                share(errors.f16, errors.f16_stock),
-                errors
-                    .q8_0_stock
-                    .map_or(0.0, |stock| share(errors.q8_0, stock)),
-            ];
-            for (worst, found) in worst.iter_mut().zip(found) {
-                *worst = worst.max(found);
-            }
-        }
-        let names = [
-            ("f16, of roundings and f32 angles at most", 1.0),
-            ("q8_0, of roundings and f32 angles at most", 1.0),
-            ("f16, of llama.cpp's own error", OVER_STOCK),
-            ("q8_0, of llama.cpp's own error", OVER_STOCK),
-        ];
-        let checks = names.iter().zip(worst);
-        let reasons = checks
-            .clone()
-            .map(|((name, most), worst)| {
-                let holds = if worst <= *most { "ok" } else { "FAILED" };
-                format!("{holds}: {name}: {worst:.3} <= {most}")
-            })
-            .collect();
-        let passes = checks.clone().all(|((_, most), worst)| worst <= *most);
-        let last = points
-            .iter()
-            .rfind(|errors| errors.point.series == ShiftSeries::Count);
-        let a_move = last.map_or(f64::NAN, |last| {
-            last.f16 / f64::from(last.point.count).sqrt()
-        });
-        ShiftReport {
-            verdict: if passes { Verdict::Pass } else { Verdict::Fail },
-            reasons,
-            keys,
-            q8_0_stored,
-            f16_stored,
-            moves_to_q8_0: (q8_0_stored / a_move).powi(2),
-            points,
-        }
     }
 }
 

@@ -1,9 +1,11 @@
-//! The plot of the shift gate: one panel a series.
+//! The plot of the shift gate, one panel a series, and its page.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::shift::{ShiftErrors, ShiftReport};
+use crate::html::{Cell, Page};
+use crate::settings::Settings;
+use crate::shift_report::{ShiftErrors, ShiftReport};
 use crate::shift_series::ShiftSeries;
 
 const SIZE: (u32, u32) = (1200, 860);
@@ -38,6 +40,35 @@ impl ShiftReport {
         self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
             .map_err(|error| error.to_string())?;
         Ok(text)
+    }
+
+    /// A page with the verdict, the picture and the table.
+    ///
+    /// # Errors
+    /// When the picture cannot be drawn.
+    pub fn html(&self, settings: &Settings) -> Result<String, String> {
+        let mut page = Page::new("Keys moved to another position, beside keys made there");
+        page.verdict(&self.judged);
+        page.line(
+            "note",
+            &format!(
+                "{} keys a point. Without a move f16 is {:.2e} off f32, and q8_0 {:.2e}.",
+                self.keys, self.f16_stored, self.q8_0_stored
+            ),
+        );
+        page.picture(&self.svg()?);
+        let rows: Vec<Vec<Cell>> = self
+            .points
+            .iter()
+            .map(|errors| errors.cells().map(Cell::plain).into())
+            .collect();
+        page.table(
+            "Root mean square of the error over that of the keys (max: of one channel)",
+            &ShiftErrors::HEAD.map(str::to_owned),
+            &rows,
+        );
+        page.settings(settings);
+        Ok(page.finish())
     }
 
     fn draw<'a>(
@@ -129,5 +160,31 @@ impl ShiftReport {
                 .draw()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::assert_self_contained;
+    use crate::shift_report::ShiftThresholds;
+    use crate::spec::Thresholds;
+
+    #[test]
+    fn the_page_holds_the_verdict_the_picture_and_every_point() {
+        let thresholds = ShiftThresholds::built_in().unwrap();
+        let report = ShiftReport::for_tests(3e-4, 8e-3, &thresholds);
+        let settings = Settings::new("gate shift".into(), None, Vec::new(), Vec::new());
+        let page = report.html(&settings).unwrap();
+        assert_self_contained(&page);
+        for word in [
+            "PASS",
+            "<svg",
+            "f16, rolling-kv",
+            "<td>8.00e-3</td>",
+            "over-stock",
+        ] {
+            assert!(page.contains(word), "no {word:?}");
+        }
     }
 }

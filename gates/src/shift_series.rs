@@ -1,9 +1,9 @@
 //! The moves that the shift gate makes: one thing varies in each series.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a series varies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ShiftSeries {
@@ -18,7 +18,7 @@ pub enum ShiftSeries {
 }
 
 /// Moves of tokens from one position to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ShiftPoint {
     /// What the point belongs to.
@@ -36,6 +36,16 @@ impl ShiftPoint {
     #[must_use]
     pub fn origin(&self) -> i32 {
         self.target + self.step * self.count
+    }
+
+    /// What its results are called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let series = format!("{:?}", self.series).to_lowercase();
+        format!(
+            "{series}, to {}, {} x {}",
+            self.target, self.count, self.step
+        )
     }
 
     /// What the series varies.
@@ -95,6 +105,15 @@ mod tests {
         assert_eq!(of(ShiftSeries::Target).next_back().unwrap().target, 100_000);
         assert_eq!(of(ShiftSeries::Distance).next_back().unwrap().step, 100_000);
         assert_eq!(of(ShiftSeries::Count).next_back().unwrap().count, 100);
+    }
+
+    #[test]
+    fn no_two_points_have_one_name() {
+        let mut names: Vec<String> = points(i32::MAX).iter().map(ShiftPoint::name).collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
     }
 
     #[test]

@@ -19,3 +19,18 @@ pub fn check(model: &Model) -> Result<(), GateError> {
     }
     Ok(())
 }
+
+/// The model was trained for so many tokens; beyond them it reads nonsense. `option` is what the user may lower.
+pub fn fits(model: &Model, what: &str, asked: u32, option: &'static str) -> Result<(), GateError> {
+    let trained = model.n_ctx_train();
+    // Some models have no such number.
+    if trained == 0 || asked <= trained {
+        return Ok(());
+    }
+    Err(GateError::OverContext {
+        what: what.into(),
+        asked,
+        trained,
+        option,
+    })
+}

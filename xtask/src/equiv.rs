@@ -11,39 +11,37 @@ use crate::process::{Ended, Run, in_words};
 use crate::report::Counts;
 
 /// Logits over a long text, in windows of half, a quarter and a tenth of it.
-const LOGITS: &[&str] = &[
-    "logit-equiv",
-    "--ctx",
-    "6144",
-    "--window-percent",
-    "50,25,10",
-];
-
-/// The same with one window, for a fault.
-const LOGITS_ONCE: &[&str] = &["logit-equiv", "--ctx", "6144", "--window-cells", "1024"];
+const LOGITS: &[&str] = &["run", "gates/specs/logit-equiv.toml"];
 
 /// Keys that move.
-const KEYS: &[&str] = &["shift"];
+const KEYS: &[&str] = &["run", "gates/specs/shift.toml"];
 
 /// Needles at some lengths and places.
-const NEEDLES: &[&str] = &[
-    "niah",
-    "--lengths",
-    "512,1024,2048",
-    "--depths",
-    "0,50,100,border,tail",
-];
+const NEEDLES: &[&str] = &["run", "gates/specs/niah.toml"];
 
 /// Needles at all lengths and depths that the model can read.
-const ALL_NEEDLES: &[&str] = &[
-    "niah",
-    "--lengths",
-    "512,1024,2048,4096,6800",
-    "--depths",
-    "0,25,50,75,100",
-    "--window-percent",
-    "25",
+const ALL_NEEDLES: &[&str] = &["run", "gates/specs/niah-all.toml"];
+
+/// Time of a step over the length of the tail.
+const TAILS: &[&str] = &["run", "gates/specs/cliff.toml"];
+
+/// Each gate's spec with what makes it quick, for a fault.
+const ONE_WINDOW: &[&str] = &["--window-cells", "1024"];
+const NEAR: &[&str] = &["--most", "300"];
+const ONE_NEEDLE: &[&str] = &["--lengths", "512", "--depths", "0"];
+const SHORT_TAILS: &[&str] = &[
+    "--device",
+    "sim:link=2GB/s",
+    "--ctx",
+    "1280",
+    "--points",
+    "4",
+    "--copy-cells",
+    "256",
 ];
+
+/// A ring of one slot cannot run ahead.
+const NO_RING: &[&str] = &["--ring-depth", "1"];
 
 /// What must turn the gate red.
 const FAULTS: [&str; 3] = ["flip", "drop", "stale"];
@@ -61,7 +59,7 @@ pub fn logits(place: &Place) -> Result<Counts> {
 pub fn logits_faults(place: &Place) -> Result<Counts> {
     let gate = gate(place)?;
     for fault in FAULTS {
-        gate.run(LOGITS_ONCE, Some(fault))?;
+        gate.run(&[LOGITS, ONE_WINDOW].concat(), Some(fault))?;
     }
     Ok(Counts::new(FAULTS.len() as u64, 0, 0))
 }
@@ -70,7 +68,7 @@ pub fn logits_faults(place: &Place) -> Result<Counts> {
 pub fn keys(place: &Place) -> Result<Counts> {
     let gate = gate(place)?;
     gate.run(KEYS, None)?;
-    gate.run(&[KEYS, &["--most", "300"]].concat(), Some("misplace"))?;
+    gate.run(&[KEYS, NEAR].concat(), Some("misplace"))?;
     Ok(Counts::new(2, 0, 0))
 }
 
@@ -78,10 +76,7 @@ pub fn keys(place: &Place) -> Result<Counts> {
 pub fn needles(place: &Place) -> Result<Counts> {
     let gate = gate(place)?;
     gate.run(NEEDLES, None)?;
-    gate.run(
-        &["niah", "--lengths", "512", "--depths", "0"],
-        Some("stale"),
-    )?;
+    gate.run(&[NEEDLES, ONE_NEEDLE].concat(), Some("stale"))?;
     Ok(Counts::new(2, 0, 0))
 }
 
@@ -91,8 +86,20 @@ pub fn all_needles(place: &Place) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// The gate of the tail's cost passes, and fails where nothing can run ahead.
+pub fn tails(place: &Place) -> Result<Counts> {
+    let gate = gate(place)?;
+    gate.run(TAILS, None)?;
+    let starved = [TAILS, SHORT_TAILS, NO_RING].concat();
+    let ended = gate.command(&starved, None).shown()?;
+    judge(&ended, Some("a ring of one slot"))?;
+    Ok(Counts::new(2, 0, 0))
+}
+
 /// Our program, and the model that its gates run on.
 pub struct Gate {
+    /// Where the specs lie.
+    root: PathBuf,
     program: PathBuf,
     model: PathBuf,
 }
@@ -100,6 +107,7 @@ pub struct Gate {
 /// Builds the program and fetches the model.
 pub fn gate(place: &Place) -> Result<Gate> {
     Ok(Gate {
+        root: place.root.clone(),
         program: cargo::program(place)?,
         model: model::fetch(place)?,
     })
@@ -124,6 +132,7 @@ impl Gate {
 
     fn command(&self, options: &[&str], fault: Option<&str>) -> Run {
         Run::new(&self.program)
+            .dir(&self.root)
             .arg("gate")
             .args(options)
             .arg("-m")
@@ -158,6 +167,14 @@ fn judge(ended: &Ended, fault: Option<&str>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_spec_that_is_run_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for words in [LOGITS, KEYS, NEEDLES, ALL_NEEDLES, TAILS] {
+            assert!(root.join(words[1]).is_file(), "{words:?}");
+        }
+    }
 
     fn ended(script: &str) -> Ended {
         Run::new("sh").args(["-c", script]).quietly().unwrap()

@@ -198,6 +198,11 @@ pub fn needles_all(place: &Place) -> Result<Outcome> {
     counted(equiv::all_needles(place))
 }
 
+/// What a tail costs is the longer of computing and copying.
+pub fn tails(place: &Place) -> Result<Outcome> {
+    counted(equiv::tails(place))
+}
+
 /// A gate's page is right in a browser, and a spoiled one is noticed.
 pub fn page_in_browser(place: &Place) -> Result<Outcome> {
     screenshot::run(place)

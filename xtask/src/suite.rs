@@ -10,8 +10,8 @@ use crate::steps::{
     kernel_warnings, logit_equivalence, logit_equivalence_faults, long_texts, model_fetch,
     moved_keys, moved_positions, native_build, needles, needles_all, page_in_browser,
     patches_check, program_options, run_equality, server_on_device, server_smoke, stock_build,
-    tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree, valgrind,
-    valgrind_all,
+    tails, tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree,
+    valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -77,6 +77,7 @@ const HEAVY: &[Step] = &[
         logit_equivalence_faults,
     ),
     step("all needles", &["model"], needles_all),
+    step("cost of a tail", &["model"], tails),
     step("freshness", &["native build"], freshness),
     step("fresh clone", &[], fresh_clone),
     step("long texts", &["model"], long_texts),

@@ -1,11 +1,12 @@
 //! The options of the gates.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use rolling_kv_gates::Spot;
 use rolling_kv_gates::ruler::Task;
+use rolling_kv_gates::{Inject, Spec, Spot};
 
 use super::parse as gate_parse;
 use crate::device::SimSpec;
@@ -35,6 +36,37 @@ pub enum Gate {
 
     /// Find how to spend a budget of device memory: by placing cells, which changes no bit, and by layers that see less, which does
     Budget(BudgetArgs),
+
+    /// Run the gate that a spec names, with its options and its thresholds
+    ///
+    /// A spec is a file that holds a gate's options, under their names of the command line, and the numbers by which it is judged, each
+    /// with its reason. What is given behind it wins over what it says.
+    #[command(override_usage = RUN_USAGE)]
+    Run(RunArgs),
+}
+
+const RUN_USAGE: &str = "\
+rolling-kv gate run SPEC [OPTIONS OF ITS GATE]
+       rolling-kv gate run --print NAME";
+
+/// The options of `rolling-kv gate run`.
+#[derive(Args)]
+pub struct RunArgs {
+    /// Spec to run: a file (.toml), or the name of a built-in one
+    #[arg(value_name = "SPEC", required_unless_present = "print")]
+    pub spec: Option<PathBuf>,
+
+    /// Options of the spec's gate, such as -m model.gguf; they win over the spec's
+    #[arg(
+        value_name = "OPTIONS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub options: Vec<OsString>,
+
+    /// Print a built-in spec, to copy and to change, and do nothing else
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Spec::names()))]
+    pub print: Option<String>,
 }
 
 /// Which model, and where what was found is kept.
@@ -47,6 +79,20 @@ pub struct Subject {
     /// Write what was found to this file, as one JSON object
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// Write a report to this file: one page, to read in a browser and to send
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Where a gate keeps what it measures.
+#[derive(Args)]
+pub struct Kept {
+    /// Keep every result in this folder as it comes, and take from it what is there: a run that was interrupted goes on
+    ///
+    /// The folder is made if it is not there. Thresholds are no part of what is kept, so that the same results can be judged by others.
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
 }
 
 /// The options of `rolling-kv gate logit-equiv`.
@@ -99,6 +145,13 @@ pub struct LogitEquivArgs {
     /// Put a fault into the spilled run; the gate must then fail
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<InjectArg>,
+
+    /// Draw what was found into this file, as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub kept: Kept,
 }
 
 /// The options of `rolling-kv gate cliff`.
@@ -143,6 +196,9 @@ pub struct CliffArgs {
     /// Draw what was found into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub kept: Kept,
 }
 
 /// The options of `rolling-kv gate shift`.
@@ -180,6 +236,9 @@ pub struct ShiftArgs {
     /// Draw what was found into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub kept: Kept,
 }
 
 /// The options of `rolling-kv gate niah`.
@@ -227,13 +286,8 @@ pub struct NiahArgs {
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<InjectArg>,
 
-    /// Keep every answer in this file as it comes, and take from it what is there: a run that was interrupted goes on
-    #[arg(long, value_name = "FILE")]
-    pub results: Option<PathBuf>,
-
-    /// Write a report to this file: one page, to read in a browser and to send
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub kept: Kept,
 }
 
 /// The options of `rolling-kv gate budget`.
@@ -245,6 +299,9 @@ pub struct NiahArgs {
 pub struct BudgetArgs {
     #[command(flatten)]
     pub subject: Subject,
+
+    #[command(flatten)]
+    pub kept: Kept,
 
     /// The simulated device, such as sim:mem=2GiB,link=6.4GB/s; unless it says otherwise its time is reckoned
     #[arg(long, value_name = "sim:SPEC", default_value = "sim:link=6.4GB/s", value_parser = SimSpec::parse)]
@@ -331,4 +388,14 @@ pub enum InjectArg {
     Drop,
     /// Read the first tile of the tail as it was before it was written
     Stale,
+}
+
+impl From<InjectArg> for Inject {
+    fn from(fault: InjectArg) -> Self {
+        match fault {
+            InjectArg::Flip => Self::Flip,
+            InjectArg::Drop => Self::Drop,
+            InjectArg::Stale => Self::Stale,
+        }
+    }
 }

@@ -2,63 +2,70 @@
 
 use rolling_kv::ModelParams;
 use rolling_kv_gates::{
-    Budget, BudgetReport, ExactLever, ExactReport, LocalLever, LocalLimits, LocalReport, noise_text,
+    Budget, BudgetReport, ExactLever, ExactReport, LocalLever, LocalReport, LocalTrial,
+    SplitResult, noise_text,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::args::BudgetArgs;
 use super::error::GateCommandError;
-use super::files::{check_folder, close, read_text, with_bars, write_json, write_plot};
-use crate::device::{self, SimSpec};
+use super::harness::{Found, Harness, metrics, read_text, row, with_bars};
+use crate::line::Asked;
 use crate::source::Source;
-use crate::{run, ui};
+use crate::{device, run, ui};
 
 const MIB: f64 = 1_048_576.0;
 /// Words of the built-in essay.
 const ESSAY_WORDS: usize = 20_000;
 
-pub fn run(args: &BudgetArgs) -> Result<u8, GateCommandError> {
+pub fn run(args: &BudgetArgs, asked: &Asked) -> Result<u8, GateCommandError> {
     let source = Source::of(&args.subject.model)?;
-    for file in args.subject.json.iter().chain(&args.plot) {
-        check_folder(file)?;
-    }
     let device = args.device.for_timing();
+    let text = args.text.as_deref().map(read_text).transpose()?;
     let gate = Budget {
         exact: exact(args)?,
-        local: if args.exact_only {
-            None
-        } else {
-            Some(local(args)?)
-        },
-        prediction_error: 0.15,
-        chosen_slower: 0.05,
+        local: (!args.exact_only).then(|| local(args, text.as_deref())),
+        thresholds: asked.thresholds()?,
     };
-    ui::print(&format!(
-        "gate budget: model {source}, simulated device {}, ctx {}, {} MiB, questions of {} tokens, local layers of {} and {} tokens, seed {}",
-        device.0,
-        args.ctx,
-        args.vram.map_or("half".to_owned(), |mib| mib.to_string()),
-        args.length,
-        args.local_first,
-        args.local_cells,
-        args.seed,
-    ));
+    let harness = Harness::gate(
+        "budget",
+        &args.subject,
+        args.plot.as_deref(),
+        &source,
+        asked,
+    )?
+    .with("device", format!("sim:{}", device.0));
+    harness.announce();
+
     let backend = device::start(Some(&device))?;
     let model = source.load(&backend, &ModelParams::default())?;
     let cpu = source.load(&backend, &ModelParams::default().devices(&[]))?;
-    let report = with_bars(|progress| gate.run(&model, &cpu, progress))?;
+    let mut store = harness.store(args.kept.results.as_ref(), &model, text.as_deref())?;
+    let report = with_bars(|progress| gate.run(&model, &cpu, &mut store, progress))?;
     print_exact(&report.exact);
     if let Some(local) = &report.local {
         print_local(local);
     }
-    let code = close(report.verdict, &report.reasons);
-    if let Some(file) = &args.subject.json {
-        write_json(file, &object(&source, args, &device, &report))?;
-    }
-    if let Some(file) = &args.plot {
-        write_plot(file, report.svg())?;
-    }
-    Ok(code)
+    harness.close(Found {
+        judged: &report.judged,
+        n_ctx: args.ctx,
+        window_cells: windows(&report),
+        device: Some(&device),
+        seed: args.seed,
+        inject: Value::Null,
+        metrics: metrics(&report),
+        page: &|settings| report.html(settings),
+        picture: &|| report.svg(),
+        accepted: report.local.as_ref().and_then(|local| {
+            let accepted = local.accepted.as_ref()?;
+            serde_json::to_value(accepted).ok()
+        }),
+    })
+}
+
+fn windows(report: &BudgetReport) -> Vec<u32> {
+    let splits = report.exact.splits.iter();
+    splits.map(|split| split.split.window_cells).collect()
 }
 
 fn exact(args: &BudgetArgs) -> Result<ExactLever, GateCommandError> {
@@ -76,8 +83,8 @@ fn exact(args: &BudgetArgs) -> Result<ExactLever, GateCommandError> {
     })
 }
 
-fn local(args: &BudgetArgs) -> Result<LocalLever, GateCommandError> {
-    Ok(LocalLever {
+fn local(args: &BudgetArgs, text: Option<&str>) -> LocalLever {
+    LocalLever {
         cells: args.local_cells,
         first: args.local_first,
         length: args.length,
@@ -86,17 +93,8 @@ fn local(args: &BudgetArgs) -> Result<LocalLever, GateCommandError> {
         window_percent: args.window_percent,
         threads: args.threads.unwrap_or_else(run::fitting_threads),
         seed: args.seed,
-        essay: match &args.text {
-            Some(file) => read_text(file)?,
-            None => noise_text(args.seed, ESSAY_WORDS),
-        },
-        limits: LocalLimits {
-            score_least: 0.5,
-            score_lost: 0.0,
-            nats_lost: 0.5,
-            kld_mean: 0.02,
-        },
-    })
+        essay: text.map_or_else(|| noise_text(args.seed, ESSAY_WORDS), str::to_owned),
+    }
 }
 
 fn print_exact(report: &ExactReport) {
@@ -106,34 +104,10 @@ fn print_exact(report: &ExactReport) {
         report.cache_bytes as f64 / MIB,
         report.compute_ms
     ));
-    ui::print(&format!(
-        "{:>16} {:>18} {:>11} {:>9} {:>12} {:>12} {:>9} {:>6}",
-        "resident layers",
-        "window of others",
-        "device MiB",
-        "tail MiB",
-        "reckoned ms",
-        "measured ms",
-        "error",
-        "bits"
-    ));
+    ui::print(&row(16, &SplitResult::HEAD));
     for (at, result) in report.splits.iter().enumerate() {
-        ui::print(&format!(
-            "{:>16} {:>18} {:>11.1} {:>9.1} {:>12.2} {:>12.2} {:>8.1}% {:>6}{}",
-            result.split.resident_layers,
-            result.split.window_cells,
-            result.device_bytes as f64 / MIB,
-            result.tail_bytes / MIB,
-            result.predicted_ms,
-            result.measured_ms,
-            100.0 * (result.predicted_ms / result.measured_ms - 1.0),
-            if result.bits_equal { "equal" } else { "differ" },
-            if at == report.chosen {
-                "  <- chosen"
-            } else {
-                ""
-            }
-        ));
+        let chosen = if at == report.chosen { "  chosen" } else { "" };
+        ui::print(&format!("{}{chosen}", row(16, &result.cells())));
     }
 }
 
@@ -144,58 +118,12 @@ fn print_local(report: &LocalReport) {
         .map(|one| format!("{} ({:.3})", one.layer, one.reach))
         .collect();
     ui::print(&format!(
-        "\nLossy: local layers change what the model says. The most local layer first (farthest head's share beyond): {}\n",
+        "\nLossy: local layers change what the model says. The most local layer first, with the share that the farthest of its heads has beyond:\n{}\n",
         order.join(", ")
     ));
-    ui::print(&format!(
-        "{:>7} {:>13} {:>10} {:>10} {:>10} {:>21}",
-        "layers", "score", "lost", "nats lost", "KLD mean", "MiB, local of whole"
-    ));
+    ui::print(&row(10, &LocalTrial::HEAD));
     for trial in &report.trials {
-        let verdict = if trial.rejected.is_empty() {
-            "accepted".to_owned()
-        } else {
-            format!("rejected: {}", trial.rejected.join("; "))
-        };
-        ui::print(&format!(
-            "{:>7} {:>6.2}/{:<6.2} {:>10.2} {:>10.3} {:>10.4} {:>11.1} of {:<6.1} {verdict}",
-            trial.layers.len(),
-            trial.score_local,
-            trial.score_whole,
-            trial.score_lost,
-            trial.nats_lost,
-            trial.kld_mean,
-            trial.local_bytes as f64 / MIB,
-            trial.whole_bytes as f64 / MIB,
-        ));
+        ui::print(&format!("{}  {}", row(10, &trial.cells()), trial.verdict()));
     }
-    match &report.accepted {
-        Some(found) => ui::print(&format!(
-            "\naccepted as local, of {} tokens: layers {}\n",
-            found.cells(),
-            found
-                .layers()
-                .iter()
-                .map(u32::to_string)
-                .collect::<Vec<_>>()
-                .join(",")
-        )),
-        None => ui::print("\nno layer is accepted as local\n"),
-    }
-}
-
-fn object(source: &Source, args: &BudgetArgs, device: &SimSpec, report: &BudgetReport) -> Value {
-    json!({
-        "gate": "budget",
-        "verdict": report.verdict,
-        "model": source.to_string(),
-        "n_ctx": args.ctx,
-        "window_cells": report.exact.splits[report.exact.chosen].split.window_cells,
-        "engine": "stream",
-        "backend": format!("sim:{}", device.0),
-        "seed": args.seed,
-        "metrics": report,
-        "thresholds": report.reasons,
-        "accepted": report.local.as_ref().and_then(|local| local.accepted.as_ref()),
-    })
+    ui::print(&format!("\n{}\n", report.accepted_in_words()));
 }

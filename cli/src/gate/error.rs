@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use rolling_kv::{BackendError, LoadError};
-use rolling_kv_gates::GateError;
+use rolling_kv_gates::{GateError, SpecError};
 
 use crate::models::ModelPathError;
 
@@ -20,6 +20,22 @@ pub enum GateCommandError {
     Load(#[from] LoadError),
     #[error(transparent)]
     Gate(#[from] GateError),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error("{file}, line {line}: gate {gate} has no option {name:?}\n  next: name one of {known}")]
+    UnknownSpecOption {
+        file: String,
+        line: usize,
+        name: String,
+        gate: String,
+        known: String,
+    },
+    #[error("{place}: {message}\n  next: see what is allowed with `rolling-kv gate {gate} --help`")]
+    SpecOption {
+        place: String,
+        message: String,
+        gate: String,
+    },
     #[error("cannot read the text {}: {source}\n  next: check the path, or leave out --text", path.display())]
     Text { path: PathBuf, source: io::Error },
     #[error("the text {} is empty\n  next: give another one, or leave out --text", path.display())]
@@ -30,14 +46,14 @@ pub enum GateCommandError {
     Link,
     #[error("the latency of the device's link is not understood\n  next: give it as latency=10us")]
     Latency,
-    #[error("the picture could not be drawn: {0}")]
+    #[error("the picture could not be drawn: {0}\n  next: leave out --plot and --html")]
     Draw(String),
-    #[error("cannot write {}: {source}\n  next: check the folder, or leave out --plot", path.display())]
-    Plot { path: PathBuf, source: io::Error },
     #[error("a flipped byte is a fault of `gate logit-equiv`\n  next: use --inject drop or stale")]
     NoFlip,
-    #[error("cannot write {}: {source}\n  next: check the folder, or leave out --html", path.display())]
-    Html { path: PathBuf, source: io::Error },
-    #[error("cannot write {}: {source}\n  next: check the folder, or leave out --json", path.display())]
-    Json { path: PathBuf, source: io::Error },
+    #[error("cannot write {}: {source}\n  next: check the folder, or leave out --{option}", path.display())]
+    Output {
+        option: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
 }

@@ -1,20 +1,18 @@
 //! `rolling-kv gate logit-equiv`.
 
 use rolling_kv::{KvType, ModelParams};
-use rolling_kv_gates::{Comparison, Inject, LogitEquiv, LogitEquivReport};
-use serde_json::{Value, json};
+use rolling_kv_gates::{Comparison, LogitEquiv, LogitEquivReport};
+use serde_json::json;
 
-use super::args::{InjectArg, LogitEquivArgs};
+use super::args::LogitEquivArgs;
 use super::error::GateCommandError;
-use super::files::{check_folder, close, read_text, with_bars, write_json};
+use super::harness::{Found, Harness, metrics, read_text, row, with_bars};
+use crate::line::Asked;
 use crate::source::Source;
 use crate::{device, run, ui};
 
-pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
+pub fn run(args: &LogitEquivArgs, asked: &Asked) -> Result<u8, GateCommandError> {
     let source = Source::of(&args.subject.model)?;
-    if let Some(file) = &args.subject.json {
-        check_folder(file)?;
-    }
     let gate = LogitEquiv {
         n_ctx: args.ctx,
         windows: windows(args),
@@ -23,34 +21,30 @@ pub fn run(args: &LogitEquivArgs) -> Result<u8, GateCommandError> {
         threads: args.threads.unwrap_or_else(run::fitting_threads),
         seed: args.seed,
         text: args.text.as_deref().map(read_text).transpose()?,
-        inject: args.inject.map(|fault| match fault {
-            InjectArg::Flip => Inject::Flip,
-            InjectArg::Drop => Inject::Drop,
-            InjectArg::Stale => Inject::Stale,
-        }),
+        inject: args.inject.map(Into::into),
+        thresholds: asked.thresholds()?,
     };
-    ui::print(&format!(
-        "gate logit-equiv: model {}, seed {}, ctx {}, windows {:?}, KV {}, {} threads, inject {}",
-        source,
-        gate.seed,
-        gate.n_ctx,
-        gate.windows,
-        gate.kv_type,
-        gate.threads,
-        gate.inject
-            .map_or("nothing".to_owned(), |fault| format!("{fault:?}")
-                .to_lowercase()),
-    ));
+    let plot = args.plot.as_deref();
+    let harness = Harness::gate("logit-equiv", &args.subject, plot, &source, asked)?;
+    harness.announce();
 
     let backend = device::start(args.device.as_ref())?;
     let model = source.load(&backend, &ModelParams::default())?;
-    let report = with_bars(|progress| gate.run(&model, progress))?;
+    let mut store = harness.store(args.kept.results.as_ref(), &model, gate.text.as_deref())?;
+    let report = with_bars(|progress| gate.run(&model, &mut store, progress))?;
     print(&report);
-    let code = close(report.verdict, &report.reasons);
-    if let Some(file) = &args.subject.json {
-        write_json(file, &object(&source, args, &gate, &report))?;
-    }
-    Ok(code)
+    harness.close(Found {
+        judged: &report.judged,
+        n_ctx: gate.n_ctx,
+        window_cells: report.spilled.iter().map(|run| run.window_cells).collect(),
+        device: args.device.as_ref(),
+        seed: gate.seed,
+        inject: json!(gate.inject),
+        metrics: metrics(&report),
+        page: &|settings| report.html(settings, &gate.thresholds),
+        picture: &|| report.svg(&gate.thresholds),
+        accepted: None,
+    })
 }
 
 /// Cells, given as such or in percent of the context, rounded down to whole tiles but not to none.
@@ -77,73 +71,19 @@ fn kv_type(name: &str) -> KvType {
 
 fn print(report: &LogitEquivReport) {
     ui::print(&format!(
-        "{} prompt tokens, {} decoded\n",
-        report.prompt_tokens, report.decoded_tokens
+        "{} prompt tokens, {} decoded; each next token surprises stock by {:.2} nats, a guess by {:.2}\n",
+        report.prompt_tokens, report.decoded_tokens, report.surprise_nats, report.guess_nats
     ));
     for run in &report.spilled {
         ui::print(&run.residency);
     }
+    let line = |name: &str, cells: &[String]| format!("{name:<34} {}", row(12, cells));
     ui::print(&format!(
-        "\n{:<34} {:>9} {:>6} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8}",
-        "",
-        "positions",
-        "bits",
-        "max |dlogit|",
-        "NMSE",
-        "KLD mean",
-        "KLD p99",
-        "KLD max",
-        "top-1",
-        "top-5"
+        "\n{}",
+        line("", &Comparison::HEAD.map(String::from))
     ));
-    ui::print(&row("stock against stock", &report.stock_vs_stock));
-    ui::print(&row("resident against stock", &report.resident_vs_stock));
-    for run in &report.spilled {
-        let window = run.window_cells;
-        ui::print(&row(
-            &format!("window {window} against stock"),
-            &run.vs_stock,
-        ));
-        ui::print(&row(
-            &format!("window {window} against resident"),
-            &run.vs_resident,
-        ));
+    for (name, found) in report.rows() {
+        ui::print(&line(&name, &found.cells()));
     }
     ui::print("");
-}
-
-fn row(name: &str, found: &Comparison) -> String {
-    format!(
-        "{name:<34} {:>9} {:>6} {:>12.3e} {:>10.3e} {:>10.3e} {:>10.3e} {:>10.3e} {:>7.2}% {:>7.2}%",
-        found.positions,
-        if found.bits_equal { "equal" } else { "differ" },
-        found.max_abs,
-        found.nmse,
-        found.kld_mean,
-        found.kld_p99,
-        found.kld_max,
-        100.0 * found.top1,
-        100.0 * found.top5
-    )
-}
-
-fn object(
-    model: &Source,
-    args: &LogitEquivArgs,
-    gate: &LogitEquiv,
-    report: &LogitEquivReport,
-) -> Value {
-    json!({
-        "gate": "logit-equiv",
-        "verdict": report.verdict,
-        "model": model.to_string(),
-        "n_ctx": gate.n_ctx,
-        "window_cells": report.spilled.iter().map(|run| run.window_cells).collect::<Vec<_>>(),
-        "engine": if args.device.is_some() { "stream" } else { "in place" },
-        "backend": args.device.as_ref().map_or("cpu".to_owned(), |device| format!("sim:{}", device.0)),
-        "seed": gate.seed,
-        "inject": gate.inject,
-        "metrics": report,
-        "thresholds": report.reasons,
-    })
 }

@@ -32,6 +32,33 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// The value of an option, as the block says that a gate prints before anything else.
+#[track_caller]
+pub fn option(out: &str, name: &str) -> String {
+    let line = out
+        .lines()
+        .take_while(|line| *line != "thresholds")
+        .find_map(|line| line.strip_prefix("  ")?.strip_prefix(name));
+    let value = line.filter(|value| value.starts_with(' '));
+    let value = value.unwrap_or_else(|| panic!("no option {name:?} in: {out}"));
+    value.trim_start().to_owned()
+}
+
+/// A page that a gate wrote reads nothing from anywhere: its only address is the name of SVG's elements, which nothing follows.
+#[track_caller]
+pub fn assert_self_contained(page: &str) {
+    assert!(
+        page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"),
+        "not a whole page"
+    );
+    let rest = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    for word in [
+        "http:", "https:", "src=", "href=", "url(", "@import", "<script", "<link", "<iframe",
+    ] {
+        assert!(!rest.to_lowercase().contains(word), "{word:?} in the page");
+    }
+}
+
 /// The run ended with `code`, wrote nothing to standard output, and each of `words` to standard error.
 #[track_caller]
 pub fn assert_fails(output: &Output, code: i32, words: &[&str]) {

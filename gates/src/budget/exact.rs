@@ -1,13 +1,14 @@
 //! The exact lever, reckoned and measured: every split of the budget computes the same bits, and takes another time.
 
-use rolling_kv::{AddSpecial, Model, ParseSpecial, RollingKv, Token};
-use serde::Serialize;
+use rolling_kv::{AddSpecial, Model, ParseSpecial, RollingKv, StateBlob, Token};
+use serde::{Deserialize, Serialize};
 
 use super::predict::{Machine, Tail};
 use super::split::{Cache, Split};
 use crate::decode_time::{Decoder, Measured};
 use crate::error::GateError;
 use crate::noise_text::noise_text;
+use crate::store::Store;
 
 /// Cells of a tile.
 const TILE: u32 = 128;
@@ -32,11 +33,10 @@ pub struct ExactLever {
 }
 
 /// One split.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SplitResult {
     /// The split.
-    #[serde(flatten)]
     pub split: Split,
     /// K and V in device memory, in bytes.
     pub device_bytes: u64,
@@ -66,28 +66,72 @@ pub struct ExactReport {
     pub chosen: usize,
 }
 
+/// A step with every cell on the device.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Whole {
+    step_ms: f64,
+    device_bytes: u64,
+    digest: u64,
+}
+
+/// The text in a cache. Read when the first measurement wants it.
+struct Text<'a> {
+    decoder: Decoder<'a>,
+    tokens: &'a [Token],
+    decoded: usize,
+    saved: Option<StateBlob>,
+}
+
+impl Text<'_> {
+    fn measure(
+        &mut self,
+        spill: RollingKv,
+        progress: &mut impl FnMut(&'static str, f64),
+    ) -> Result<Measured, GateError> {
+        let (prompt, decoded) = self.tokens.split_at(self.tokens.len() - self.decoded);
+        let saved = match &mut self.saved {
+            Some(saved) => saved,
+            none => none.insert(
+                self.decoder
+                    .fill(prompt, |done| progress("reading the text", done))?,
+            ),
+        };
+        self.decoder.measure(spill, saved, decoded)
+    }
+}
+
 impl ExactLever {
-    /// Measures every split.
+    /// Measures every split that `store` does not know.
     ///
     /// # Errors
     /// When a run is not possible, or nothing was staged.
-    pub fn run(
+    pub(super) fn run(
         &self,
         model: &Model,
+        store: &mut Store,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<ExactReport, GateError> {
         let tokens = self.tokens(model)?;
-        let (prompt, decoded) = tokens.split_at(tokens.len() - self.decoded as usize);
+        let decoded = self.decoded as usize;
         let decoder = Decoder {
             model,
             n_ctx: self.n_ctx,
             copy_cells: self.copy_cells,
         };
-        let saved = decoder.fill(prompt, |done| progress("reading the text", done))?;
-        let measure = |spill: RollingKv| decoder.measure(spill, &saved, decoded);
-
-        let whole = measure(RollingKv::resident())?;
-        let cache = cache(model, self.n_ctx, whole.device_bytes)?;
+        let mut text = Text {
+            decoder,
+            tokens: &tokens,
+            decoded,
+            saved: None,
+        };
+        let whole = store.get("exact, whole", || {
+            let found = text.measure(RollingKv::resident(), &mut progress)?;
+            Ok(Whole {
+                step_ms: found.step_ms,
+                device_bytes: found.device_bytes,
+                digest: found.digest,
+            })
+        })?;
         let budget = self.budget_bytes.unwrap_or(whole.device_bytes / 2);
         if budget >= whole.device_bytes {
             return Err(GateError::NothingSpills {
@@ -95,30 +139,31 @@ impl ExactLever {
                 n_ctx: self.n_ctx,
             });
         }
+        let cache = cache(model, self.n_ctx, whole.device_bytes)?;
+        let live = (tokens.len() - decoded / 2) as u32;
         let splits = cache.splits(budget);
-        let mut results = Vec::new();
-        for (at, split) in splits.iter().enumerate() {
-            let measured = measure(spill(*split))?;
-            results.push(self.result(*split, cache, &whole, &measured, prompt.len() as u32));
+        let mut results: Vec<SplitResult> = Vec::new();
+        for (at, &split) in splits.iter().enumerate() {
+            let name = format!(
+                "exact, {} resident layers, {} cells",
+                split.resident_layers, split.window_cells
+            );
+            let result = store.get(&name, || {
+                let measured = text.measure(spill(split), &mut progress)?;
+                Ok(self.result(split, cache, &whole, &measured, live))
+            })?;
+            results.push(result);
             progress("decoding", (at + 1) as f64 / splits.len() as f64);
         }
         if results.iter().all(|result| result.tail_bytes == 0.0) {
             return Err(GateError::NotEngaged);
         }
-        let fastest = |best: usize, at: usize| {
-            if results[at].predicted_ms < results[best].predicted_ms {
-                at
-            } else {
-                best
-            }
-        };
-        let chosen = (0..results.len()).reduce(fastest).unwrap_or(0);
         Ok(ExactReport {
             cache_bytes: whole.device_bytes,
             budget_bytes: budget,
             compute_ms: whole.step_ms,
+            chosen: fastest(&results),
             splits: results,
-            chosen,
         })
     }
 
@@ -134,8 +179,7 @@ impl ExactLever {
         let text = noise_text(self.seed, needed);
         let mut tokens = model
             .vocab()
-            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)
-            .map_err(rolling_kv::Error::from)?;
+            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)?;
         tokens.truncate(needed);
         Ok(tokens)
     }
@@ -144,7 +188,7 @@ impl ExactLever {
         &self,
         split: Split,
         cache: Cache,
-        whole: &Measured,
+        whole: &Whole,
         measured: &Measured,
         live: u32,
     ) -> SplitResult {
@@ -155,7 +199,6 @@ impl ExactLever {
             slots: measured.staging.depth as usize,
             copy_cells: self.copy_cells,
         };
-        let live = live + self.decoded / 2;
         let tails: Vec<Tail> = (0..cache.layers)
             .map(|layer| Tail {
                 cells: if layer < split.resident_layers {
@@ -175,6 +218,18 @@ impl ExactLever {
             bits_equal: measured.digest == whole.digest,
         }
     }
+}
+
+/// The first of those that are reckoned to be fastest.
+fn fastest(results: &[SplitResult]) -> usize {
+    let faster = |best: usize, at: usize| {
+        if results[at].predicted_ms < results[best].predicted_ms {
+            at
+        } else {
+            best
+        }
+    };
+    (0..results.len()).reduce(faster).unwrap_or(0)
 }
 
 /// The cache that is to be split: the layers that keep every token.
@@ -199,7 +254,7 @@ fn spill(split: Split) -> RollingKv {
 
 #[cfg(test)]
 impl SplitResult {
-    pub(super) fn for_tests(predicted_ms: f64, measured_ms: f64) -> Self {
+    pub(crate) fn for_tests(predicted_ms: f64, measured_ms: f64) -> Self {
         Self {
             split: Split {
                 resident_layers: 0,
@@ -216,28 +271,13 @@ impl SplitResult {
 
 #[cfg(test)]
 impl ExactReport {
-    pub(super) fn for_tests(splits: Vec<SplitResult>) -> Self {
+    pub(crate) fn for_tests(splits: Vec<SplitResult>) -> Self {
         Self {
             cache_bytes: 200,
             budget_bytes: 100,
             compute_ms: 1.0,
             splits,
             chosen: 0,
-        }
-    }
-}
-
-#[cfg(test)]
-impl ExactLever {
-    pub(super) fn for_tests() -> Self {
-        Self {
-            n_ctx: 512,
-            decoded: 4,
-            copy_cells: 128,
-            link_bytes_per_s: 1e9,
-            link_latency_s: 1e-5,
-            budget_bytes: None,
-            seed: 1,
         }
     }
 }

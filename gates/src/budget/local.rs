@@ -1,26 +1,24 @@
 //! The lossy lever: layers that see the first and the newest tokens only, put to the test set by set.
 
-use rolling_kv::{
-    AddSpecial, Context, ContextParams, LocalLayers, Model, Order, Residency, RollingKv,
-};
-use serde::Serialize;
+use rolling_kv::{LocalLayers, Model, RollingKv};
+use serde::{Deserialize, Serialize};
 
+use super::listen::{Heard, TILE, listen};
 use super::search::largest;
+use crate::budget_report::BudgetThresholds;
 use crate::error::GateError;
 use crate::metrics::Comparison;
-use crate::niah::{Counted, Reader, Spot, answer_tokens, log_prob};
+use crate::niah::{Counted, Spot, answer_tokens};
 use crate::profile::Profile;
 use crate::ruler::{Sample, Task};
-
-/// Cells of a tile.
-const TILE: u32 = 128;
-/// Tokens that are read at once; after each part logits are compared. A local layer keeps rows for as many.
-const PART: u32 = 64;
+use crate::store::Store;
+use crate::subject;
+use crate::threshold::{Check, Threshold};
 
 /// The lossy lever.
 #[derive(Debug, Clone)]
 pub struct LocalLever {
-    /// Newest tokens that a local layer sees, and the first ones.
+    /// Newest tokens that a local layer sees.
     pub cells: u32,
     /// Tokens at the beginning that it sees.
     pub first: u32,
@@ -38,25 +36,10 @@ pub struct LocalLever {
     pub seed: u64,
     /// The text around the needles.
     pub essay: String,
-    /// What a set of layers may lose.
-    pub limits: LocalLimits,
-}
-
-/// What a set of layers may lose before it is rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct LocalLimits {
-    /// Mean score of the whole cache below which the model is too weak to tell anything.
-    pub score_least: f64,
-    /// Score that a question may lose, from 0 to 1.
-    pub score_lost: f64,
-    /// Nats that the right answer's log-probability may lose, mean over the questions.
-    pub nats_lost: f64,
-    /// Mean divergence of the next token's distribution, in nats.
-    pub kld_mean: f64,
 }
 
 /// How far a layer looks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LayerReach {
     /// The layer.
@@ -69,9 +52,9 @@ pub struct LayerReach {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LocalTrial {
-    /// The layers.
+    /// The layers, the most local one first.
     pub layers: Vec<u32>,
-    /// Mean score with the whole cache, and with these layers local.
+    /// Mean score with the whole cache.
     pub score_whole: f64,
     /// Mean score with these layers local.
     pub score_local: f64,
@@ -81,9 +64,9 @@ pub struct LocalTrial {
     pub nats_lost: f64,
     /// Mean divergence of the next token's distribution, in nats.
     pub kld_mean: f64,
-    /// K and V of these layers in device memory, in bytes, and what they take when they are whole.
+    /// K and V of these layers in device memory, in bytes.
     pub local_bytes: u64,
-    /// What they take when they are whole.
+    /// What they take when they keep every token.
     pub whole_bytes: u64,
     /// Tiles that these layers read from a tail: none.
     pub tiles_tail: u64,
@@ -103,57 +86,68 @@ pub struct LocalReport {
     pub accepted: Option<LocalLayers>,
 }
 
-/// What was heard of one question.
-struct Heard {
-    score: f64,
-    log_prob: f64,
-    logits: Vec<f32>,
-    residency: Residency,
+/// One question, and its name in what is kept.
+struct Question {
+    name: String,
+    sample: Sample,
 }
 
+/// What was heard of each question, beside its logits.
+type All = Vec<(Vec<f32>, Heard)>;
+
 impl LocalLever {
+    /// What cannot be asked is refused before anything is measured.
+    pub(super) fn check(&self, model: &Model) -> Result<(), GateError> {
+        if self.first.saturating_add(self.cells) >= self.length {
+            return Err(GateError::NothingLocal {
+                cells: self.first.saturating_add(self.cells),
+                length: self.length,
+            });
+        }
+        subject::fits(
+            model,
+            "a question with its answer",
+            self.n_ctx(),
+            "--length",
+        )
+    }
+
     /// Orders the layers, and tries sets of them.
     ///
     /// # Errors
     /// When a question cannot be made, a context is refused, or the model cannot do the tasks with a whole cache.
-    pub fn run(
+    pub(super) fn run(
         &self,
         model: &Model,
+        thresholds: &BudgetThresholds,
+        store: &mut Store,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<LocalReport, GateError> {
-        let n_ctx = self.n_ctx();
-        if self.first + self.cells >= self.length {
-            return Err(GateError::NothingLocal {
-                cells: self.first + self.cells,
-                length: self.length,
-            });
-        }
-        let order = self.order(model, |done| progress("looking where layers look", done))?;
-        let samples = self.samples(model)?;
-        let mut whole = Vec::new();
-        for (at, sample) in samples.iter().enumerate() {
-            let resident = RollingKv::resident();
-            whole.push(self.listen(model, sample, n_ctx, resident)?);
-            progress(
-                "asking the whole cache",
-                (at + 1) as f64 / samples.len() as f64,
-            );
-        }
-        let score = mean(whole.iter().map(|heard| heard.score));
-        if score < self.limits.score_least {
-            return Err(GateError::TooWeak {
-                found: format!("mean score {score:.2}"),
-                least: self.limits.score_least,
-            });
+        let order: Vec<LayerReach> = store.get("local, order", || {
+            self.order(model, |done| progress("looking where layers look", done))
+        })?;
+        let questions = self.questions(model)?;
+        let whole = self.ask(model, &questions, &[], store, |done| {
+            progress("asking the whole cache", done);
+        })?;
+        let score = mean(whole.iter().map(|(_, heard)| heard.score));
+        let least = thresholds.score_least.value;
+        if score < least {
+            let found = format!("mean score {score:.2}");
+            return Err(GateError::TooWeak { found, least });
         }
 
         let mut trials: Vec<LocalTrial> = Vec::new();
         let most = order.len().saturating_sub(1);
         let expected = 2.0 * f64::from(usize::BITS - most.leading_zeros()) + 1.0;
         let found = largest(most, |count| {
-            progress("trying layers", (trials.len() as f64 / expected).min(1.0));
+            let done = trials.len() as f64;
             let layers: Vec<u32> = order[..count].iter().map(|one| one.layer).collect();
-            let trial = self.trial(model, &samples, &whole, layers)?;
+            let local = self.ask(model, &questions, &layers, store, |part| {
+                progress("trying layers", ((done + part) / expected).min(1.0));
+            })?;
+            let n_vocab = model.vocab().len() as usize;
+            let trial = judge(layers, &whole, &local, n_vocab, thresholds)?;
             let accepted = trial.rejected.is_empty();
             trials.push(trial);
             Ok::<bool, GateError>(accepted)
@@ -172,7 +166,8 @@ impl LocalLever {
 
     fn n_ctx(&self) -> u32 {
         let answer = self.tasks.iter().map(|&task| answer_tokens(task)).max();
-        (self.length + answer.unwrap_or(0)).next_multiple_of(256)
+        let all = self.length.saturating_add(answer.unwrap_or(0));
+        all.checked_next_multiple_of(256).unwrap_or(u32::MAX)
     }
 
     fn local(&self, layers: Vec<u32>) -> LocalLayers {
@@ -204,24 +199,19 @@ impl LocalLever {
         Ok(order)
     }
 
-    fn samples(&self, model: &Model) -> Result<Vec<Sample>, GateError> {
-        let window = self.window() as usize;
-        let mut samples = Vec::new();
+    fn questions(&self, model: &Model) -> Result<Vec<Question>, GateError> {
+        let (length, window) = (self.length as usize, self.window() as usize);
+        let mut questions = Vec::new();
         for &task in &self.tasks {
             for &spot in &self.spots {
-                let place = spot.place(self.length as usize, window);
-                let length = self.length as usize;
-                samples.push(Sample::make(
-                    task,
-                    length,
-                    place,
-                    self.seed,
-                    &self.essay,
-                    &Counted(model),
-                )?);
+                let place = spot.place(length, window);
+                let counted = Counted(model);
+                let sample = Sample::make(task, length, place, self.seed, &self.essay, &counted)?;
+                let name = format!("{} {}", task.name(), spot.name());
+                questions.push(Question { name, sample });
             }
         }
-        Ok(samples)
+        Ok(questions)
     }
 
     fn window(&self) -> u32 {
@@ -229,124 +219,96 @@ impl LocalLever {
         cells as u32 / TILE * TILE
     }
 
-    fn listen(
+    /// Asks every question with these layers local; with none, with every cell on the device.
+    fn ask(
         &self,
         model: &Model,
-        sample: &Sample,
-        n_ctx: u32,
-        spill: RollingKv,
-    ) -> Result<Heard, GateError> {
-        let params = ContextParams::new(n_ctx)
-            .n_batch(PART)
-            .n_ubatch(PART)
-            .threads(self.threads)
-            .rolling_kv(spill.order(Order::Tiled).tile_cells(TILE));
-        let mut context: Context<'_> = model.context(&params).map_err(rolling_kv::Error::from)?;
-        let counted = Counted(model);
-        let prompt = counted.tokens(&sample.prompt, AddSpecial::Auto)?;
-        let mut reader = Reader::new(&mut context);
-        let mut logits = Vec::new();
-        for part in prompt.chunks(PART as usize) {
-            reader.read(part)?;
-            logits.extend_from_slice(&reader.last);
+        questions: &[Question],
+        layers: &[u32],
+        store: &mut Store,
+        mut progress: impl FnMut(f64),
+    ) -> Result<All, GateError> {
+        let mut all = Vec::new();
+        for question in questions {
+            let name = format!("local, {} layers, {}", layers.len(), question.name);
+            let spill = if layers.is_empty() {
+                RollingKv::resident()
+            } else {
+                RollingKv::window_cells(self.window()).local_layers(self.local(layers.to_vec()))
+            };
+            all.push(store.floats(&name, || {
+                listen(model, &question.sample, self.n_ctx(), self.threads, spill)
+            })?);
+            progress(all.len() as f64 / questions.len() as f64);
         }
-        let after_prompt = reader.last.clone();
-        let right = format!(" {}", sample.answers.join(", "));
-        let mut sum = 0.0;
-        let mut back = prompt.len();
-        for token in counted.tokens(&right, AddSpecial::No)? {
-            sum += log_prob(&reader.last, token);
-            reader.read(&[token])?;
-            logits.extend_from_slice(&reader.last);
-            back += 1;
-            // No more than a batch can be taken back.
-            if back - prompt.len() == PART as usize {
-                break;
-            }
-        }
-        reader.back_to(prompt.len() as i32, after_prompt)?;
-        let answer = reader.generate(model, answer_tokens(sample.task) as usize)?;
-        Ok(Heard {
-            score: sample.score(&answer),
-            log_prob: sum,
-            logits,
-            residency: context.residency(),
-        })
-    }
-
-    fn trial(
-        &self,
-        model: &Model,
-        samples: &[Sample],
-        whole: &[Heard],
-        layers: Vec<u32>,
-    ) -> Result<LocalTrial, GateError> {
-        let n_vocab = model.vocab().len() as usize;
-        let mut heard = Vec::new();
-        let mut divergences = Vec::new();
-        for (sample, whole) in samples.iter().zip(whole) {
-            let spill =
-                RollingKv::window_cells(self.window()).local_layers(self.local(layers.clone()));
-            let found = self.listen(model, sample, self.n_ctx(), spill)?;
-            divergences.push(Comparison::new(&whole.logits, &found.logits, n_vocab).kld_mean);
-            heard.push(found);
-        }
-        let residency = &heard.last().ok_or(GateError::NotEngaged)?.residency;
-        let local = || residency.layers.iter().filter(|one| one.local.is_some());
-        let tails = residency.layers.iter().filter(|one| one.host_bytes > 0);
-        if local().count() != layers.len()
-            || tails.map(|one| one.counters.tiles_tail).sum::<u64>() == 0
-        {
-            return Err(GateError::NotEngaged);
-        }
-        let pairs = || whole.iter().zip(&heard);
-        let mut trial = LocalTrial {
-            score_whole: mean(whole.iter().map(|heard| heard.score)),
-            score_local: mean(heard.iter().map(|heard| heard.score)),
-            score_lost: pairs()
-                .map(|(whole, local)| whole.score - local.score)
-                .fold(0.0, f64::max),
-            nats_lost: mean(pairs().map(|(whole, local)| whole.log_prob - local.log_prob)),
-            kld_mean: mean(divergences.into_iter()),
-            local_bytes: local().map(|one| one.device_bytes + one.host_bytes).sum(),
-            whole_bytes: local()
-                .map(|one| one.device_bytes / u64::from(one.window_cells) * u64::from(one.kv_size))
-                .sum(),
-            tiles_tail: local().map(|one| one.counters.tiles_tail).sum(),
-            layers,
-            rejected: Vec::new(),
-        };
-        trial.rejected = self.limits.exceeded(&trial);
-        Ok(trial)
+        Ok(all)
     }
 }
 
-impl LocalLimits {
-    /// What a trial loses beyond the limits, in words.
-    fn exceeded(&self, trial: &LocalTrial) -> Vec<String> {
-        let checks = [
-            ("score of a question", trial.score_lost, self.score_lost, ""),
-            (
-                "log-probability of the answer",
-                trial.nats_lost,
-                self.nats_lost,
-                " nats",
-            ),
-            (
-                "next token's distribution",
-                trial.kld_mean,
-                self.kld_mean,
-                " nats of divergence",
-            ),
-        ];
-        checks
-            .into_iter()
-            .filter(|(_, found, limit, _)| found > limit)
-            .map(|(what, found, limit, unit)| {
-                format!("{what}: {found:.3}{unit} lost, where {limit} is the limit")
-            })
-            .collect()
+/// What these layers lose, and whether that is too much.
+fn judge(
+    layers: Vec<u32>,
+    whole: &All,
+    local: &All,
+    n_vocab: usize,
+    thresholds: &BudgetThresholds,
+) -> Result<LocalTrial, GateError> {
+    let last = local.last().ok_or(GateError::NotEngaged)?.1;
+    if last.local_layers != layers.len() || last.tiles_tail == 0 {
+        return Err(GateError::NotEngaged);
     }
+    let pairs = || whole.iter().zip(local);
+    let lost =
+        |of: fn(&Heard) -> f64| pairs().map(move |(whole, local)| of(&whole.1) - of(&local.1));
+    let mut trial = LocalTrial {
+        layers,
+        score_whole: mean(whole.iter().map(|(_, heard)| heard.score)),
+        score_local: mean(local.iter().map(|(_, heard)| heard.score)),
+        score_lost: lost(|heard| heard.score).fold(0.0, f64::max),
+        nats_lost: mean(lost(|heard| heard.log_prob)),
+        kld_mean: mean(
+            pairs().map(|(whole, local)| Comparison::new(&whole.0, &local.0, n_vocab).kld_mean),
+        ),
+        local_bytes: last.local_bytes,
+        whole_bytes: last.whole_bytes,
+        tiles_tail: local.iter().map(|(_, heard)| heard.local_tiles_tail).sum(),
+        rejected: Vec::new(),
+    };
+    trial.rejected = exceeded(&trial, thresholds);
+    Ok(trial)
+}
+
+/// What a trial loses beyond the thresholds, in words.
+fn exceeded(trial: &LocalTrial, thresholds: &BudgetThresholds) -> Vec<String> {
+    let of =
+        |name, threshold: &Threshold, what, found| Check::at_most(name, threshold, what, found);
+    let checks = [
+        of(
+            "score-lost",
+            &thresholds.score_lost,
+            "score that a question loses",
+            trial.score_lost,
+        ),
+        of(
+            "nats-lost",
+            &thresholds.nats_lost,
+            "nats that the right answer loses",
+            trial.nats_lost,
+        ),
+        of(
+            "kld-mean",
+            &thresholds.kld_mean,
+            "mean divergence in nats",
+            trial.kld_mean,
+        ),
+    ];
+    let beyond = checks.into_iter().filter(|check| !check.holds);
+    beyond
+        .map(|check| {
+            let (found, limit) = check.numbers();
+            format!("{} {found}, where {limit} is the most", check.what)
+        })
+        .collect()
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -360,14 +322,14 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 impl LocalTrial {
-    pub(super) fn for_tests(rejected: Vec<String>, tiles_tail: u64) -> Self {
+    pub(crate) fn for_tests(count: u32, rejected: Vec<String>, tiles_tail: u64) -> Self {
         Self {
-            layers: vec![0],
+            layers: (0..count).collect(),
             score_whole: 1.0,
             score_local: 1.0,
             score_lost: 0.0,
             nats_lost: 0.0,
-            kld_mean: 0.0,
+            kld_mean: 0.001,
             local_bytes: 1,
             whole_bytes: 2,
             tiles_tail,
@@ -379,25 +341,24 @@ impl LocalTrial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Thresholds;
 
     #[test]
     fn what_is_lost_beyond_a_limit_is_named_with_its_numbers() {
-        let limits = LocalLimits {
-            score_least: 0.5,
-            score_lost: 0.0,
-            nats_lost: 0.5,
-            kld_mean: 0.02,
-        };
-        let mut trial = LocalTrial::for_tests(Vec::new(), 0);
-        assert!(limits.exceeded(&trial).is_empty());
+        let thresholds = BudgetThresholds::built_in().unwrap();
+        let mut trial = LocalTrial::for_tests(1, Vec::new(), 0);
+        assert!(exceeded(&trial, &thresholds).is_empty());
         trial.nats_lost = -3.0;
-        assert!(limits.exceeded(&trial).is_empty(), "a gain is no loss");
+        assert!(
+            exceeded(&trial, &thresholds).is_empty(),
+            "a gain is no loss"
+        );
         trial.score_lost = 1.0;
         trial.nats_lost = 0.75;
-        trial.kld_mean = 0.03;
-        let said = limits.exceeded(&trial).join("\n");
-        for number in ["1.000", "0.750", "0.030"] {
-            assert!(said.contains(number), "{said}");
+        trial.kld_mean = f64::NAN;
+        let said = exceeded(&trial, &thresholds).join("\n");
+        for word in ["loses 1,", "0.75", "divergence"] {
+            assert!(said.contains(word), "{said}");
         }
     }
 }

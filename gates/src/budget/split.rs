@@ -1,9 +1,9 @@
 //! The exact lever: which layers to keep wholly on the device, and how many cells the others get, within one budget.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How the budget is spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// Layers from the first on that lie wholly on the device.
     pub resident_layers: u32,

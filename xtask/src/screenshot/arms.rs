@@ -19,7 +19,7 @@ impl Arm {
 }
 
 /// All of them.
-pub const ARMS: [Arm; 14] = [
+pub const ARMS: [Arm; 19] = [
     arm("a blank page", Kind::Blank, |html| {
         let (head, _) = split(html, "<body>");
         format!("{head}<body></body></html>")
@@ -29,7 +29,10 @@ pub const ARMS: [Arm; 14] = [
     arm("no doctype", Kind::Document, |html| {
         html.replacen("<!DOCTYPE html>", "", 1)
     }),
-    arm("a table that is too wide", Kind::Wide, |html| {
+    arm("a table that is wider than the page", Kind::Wide, |html| {
+        styled(html, ".wide{overflow:visible}table{width:3000px}")
+    }),
+    arm("a table that a desk must scroll", Kind::Cut, |html| {
         styled(html, "table{width:3000px}")
     }),
     arm("cells that cut their text", Kind::Cut, |html| {
@@ -37,6 +40,15 @@ pub const ARMS: [Arm; 14] = [
             html,
             "td,th{max-width:2rem;overflow:hidden;white-space:nowrap}",
         )
+    }),
+    arm("figures in several lines", Kind::Wrapped, |html| {
+        styled(
+            html,
+            "td{white-space:normal !important;width:1px}table{width:1px}",
+        )
+    }),
+    arm("words in two lines", Kind::Broken, |html| {
+        styled(html, ".wide{width:9rem}th{overflow-wrap:anywhere}")
     }),
     arm("text that sticks out", Kind::Spills, |html| {
         styled(html, "h1{width:3rem;white-space:nowrap}")
@@ -59,15 +71,24 @@ pub const ARMS: [Arm; 14] = [
     arm("cells without their colour", Kind::Cell, |html| {
         styled(html, "td{background:none !important}")
     }),
+    arm("an empty plot", Kind::Unpainted, |html| {
+        with(html, "<svg width=\"600\" height=\"300\"></svg>")
+    }),
+    arm(
+        "a plot that the browser cannot read",
+        Kind::Complaint,
+        |html| {
+            with(
+                html,
+                "<svg width=\"600\" height=\"300\"><path d=\"M nothing\"/></svg>",
+            )
+        },
+    ),
     arm("a picture from the network", Kind::Network, |html| {
-        html.replacen(
-            "<body>",
-            "<body><img src=\"https://example.invalid/a.png\">",
-            1,
-        )
+        with(html, "<img src=\"https://example.invalid/a.png\">")
     }),
     arm("a script", Kind::Network, |html| {
-        html.replacen("<body>", "<body><script>document.title = 'x'</script>", 1)
+        with(html, "<script>document.title = 'x'</script>")
     }),
 ];
 
@@ -78,6 +99,11 @@ const fn arm(name: &'static str, kind: Kind, spoil: fn(&str) -> String) -> Arm {
 /// The page with one more rule, which comes last.
 fn styled(html: &str, rule: &str) -> String {
     html.replacen("</head>", &format!("<style>{rule}</style></head>"), 1)
+}
+
+/// The page with something more at its beginning.
+fn with(html: &str, more: &str) -> String {
+    html.replacen("<body>", &format!("<body>{more}"), 1)
 }
 
 fn without_style(html: &str) -> String {

@@ -134,7 +134,7 @@ impl Browser {
         let folder = place.work().join("browser").join(BROWSER[0].version);
         let script = folder.join("browser.py");
         if !script.is_file() {
-            wheels::install(&BROWSER, &folder).map_err(|error| first_line(&error))?;
+            wheels::install(&BROWSER, &folder).map_err(|error| short(&error))?;
         }
         fs::write(&script, QT).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -152,9 +152,7 @@ impl Browser {
 
     /// Whether letters and colours of an easy page come out.
     fn paints(&self, place: &Place) -> Result<(), String> {
-        let (_, picture) = self
-            .open(place, EASY, 640)
-            .map_err(|error| first_line(&error))?;
+        let (_, picture) = self.open(place, EASY, 640).map_err(|error| short(&error))?;
         let ground = picture.at(2.0, 2.0);
         match picture.extremes(&picture.all()) {
             Some((_, light)) if light == [255; 3] && ground == Some([0, 0, 255]) => Ok(()),
@@ -281,13 +279,22 @@ fn console(log: &str) -> Vec<String> {
     lines.map(|(_, line)| format!("console{line}")).collect()
 }
 
-fn first_line(error: &Error) -> String {
-    error
-        .to_string()
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .to_owned()
+/// An error in a few words: for a program that failed, how it ended and the last thing that it said.
+fn short(error: &Error) -> String {
+    match error {
+        Error::Ended { ended, tail, .. } => {
+            match tail.lines().rfind(|line| !line.trim().is_empty()) {
+                Some(line) => format!("{ended}, {}", line.trim()),
+                None => ended.clone(),
+            }
+        }
+        other => other
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -323,6 +330,17 @@ mod tests {
         let lines = console(log);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains("bad path"));
+    }
+
+    #[test]
+    fn a_reason_is_short() {
+        let failed = |script: &str| {
+            let ended = Run::new("sh").args(["-c", script]).quietly().unwrap();
+            short(&ended.failure())
+        };
+        assert_eq!(failed("echo a; echo b; echo; exit 3"), "exit code 3, b");
+        assert_eq!(failed("exit 1"), "exit code 1");
+        assert_eq!(short(&Error::wrong("what", "then")), "what");
     }
 
     #[test]

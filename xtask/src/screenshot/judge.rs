@@ -20,6 +20,10 @@ pub enum Kind {
     Wide,
     /// Text is cut off, or must be scrolled to on a wide screen.
     Cut,
+    /// A cell with a colour, which holds figures, takes more than a line.
+    Wrapped,
+    /// A word is cut in two by the end of a line.
+    Broken,
     /// Text sticks out of its box.
     Spills,
     /// Two texts lie on each other.

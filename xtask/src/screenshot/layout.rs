@@ -12,8 +12,11 @@ const SLACK_PX: f64 = 1.5;
 /// Smaller letters are hard to read.
 const FONT_LEAST_PX: f64 = 12.0;
 
-/// The same for letters of a picture, which are shrunk with it.
-const INK_LEAST_PX: f64 = 10.0;
+/// The same for a line in a picture, which is shrunk with it, from its lowest to its highest point.
+const INK_LEAST_PX: f64 = 9.0;
+
+/// One line of a font is no higher than this, in sizes of the font.
+const LINE_MOST: f64 = 1.8;
 
 /// A smaller picture shows nothing.
 const PLOT_LEAST_PX: (f64, f64) = (200.0, 100.0);
@@ -62,7 +65,7 @@ fn sides(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
         .iter()
         .map(|block| (format!("a {}", block.tag), block.shown));
     for (name, shown) in texts.chain(blocks) {
-        if !sheet.holds(&shown, SLACK_PX) {
+        if !shown.is_empty() && !sheet.holds(&shown, SLACK_PX) {
             faults.push(Fault::new(
                 Kind::Wide,
                 format!("{name} lies beside the page: {shown:?}"),
@@ -85,14 +88,25 @@ fn placed(text: &Text, width_px: f64) -> Vec<Fault> {
             format!("{} sticks out of its box", text.name()),
         );
     }
+    if text.tinted && text.ink.height > LINE_MOST * text.font_px {
+        fault(
+            Kind::Wrapped,
+            format!("{} is {} px high", text.name(), text.ink.height),
+        );
+    }
+    if !text.broken.is_empty() {
+        fault(
+            Kind::Broken,
+            format!("{}: words in two lines: {:?}", text.name(), text.broken),
+        );
+    }
+    // A line may be turned by a quarter.
+    let thick_px = text.ink.height.min(text.ink.width);
     if text.in_svg {
-        if width_px >= WIDE_PX
-            && text.ink.height.min(text.ink.width) < INK_LEAST_PX
-            && text.text.len() > 3
-        {
+        if text.text.chars().count() > 3 && thick_px < INK_LEAST_PX {
             fault(
                 Kind::Small,
-                format!("{} is {:.1} px high", text.name(), text.ink.height),
+                format!("{} is {thick_px:.1} px high", text.name()),
             );
         }
     } else if text.font_px < FONT_LEAST_PX {
@@ -204,11 +218,38 @@ mod tests {
     }
 
     #[test]
+    fn words_that_are_cut_in_two_are_wrong() {
+        let cut = |page: &mut Seen| page.texts[2].broken.push("FAILED".into());
+        assert_eq!(with(NARROW, cut), [Kind::Broken]);
+    }
+
+    #[test]
+    fn figures_that_take_two_lines_are_wrong() {
+        let higher = |page: &mut Seen| {
+            page.texts[4].ink.height = 36.0;
+            page.texts[4].shown.height = 36.0;
+            page.texts[4].frame.height = 48.0;
+        };
+        assert_eq!(with(NARROW, higher), [Kind::Wrapped]);
+    }
+
+    #[test]
     fn texts_on_each_other_are_wrong() {
         let moved = |page: &mut Seen| {
             page.texts[1].shown = page.texts[0].shown;
         };
         assert!(with(NARROW, moved).contains(&Kind::Overlap));
+    }
+
+    #[test]
+    fn small_letters_in_a_picture_are_wrong() {
+        let line = |page: &mut Seen, height: f64| {
+            page.texts[2].in_svg = true;
+            page.texts[2].ink.height = height;
+            page.texts[2].shown.height = height;
+        };
+        assert_eq!(with(NARROW, |page| line(page, 12.0)), []);
+        assert_eq!(with(NARROW, |page| line(page, 5.0)), [Kind::Small]);
     }
 
     #[test]

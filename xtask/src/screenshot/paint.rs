@@ -42,7 +42,7 @@ pub fn check(page: &Seen, picture: &Picture, expected: &Expected, faults: &mut V
         }
     }
     for block in page.blocks.iter().filter(|block| block.tag != "table") {
-        if picture.colours(&block.shown) < PLOT_COLOURS_LEAST {
+        if picture.colours(&block.shown, PLOT_COLOURS_LEAST) < PLOT_COLOURS_LEAST {
             faults.push(Fault::new(
                 Kind::Unpainted,
                 format!("a picture at {:?} is empty", block.shown),
@@ -63,7 +63,7 @@ fn screen(page: &Seen, picture: &Picture, expected: &Expected, faults: &mut Vec<
             ),
         ));
     }
-    let colours = picture.colours(&picture.all());
+    let colours = picture.colours(&picture.all(), COLOURS_LEAST);
     if colours < COLOURS_LEAST {
         faults.push(Fault::new(
             Kind::Blank,

@@ -90,11 +90,14 @@ impl Picture {
         if width > self.width || height > self.height {
             return None;
         }
-        let rows = self.pixels.chunks_exact(self.width).take(height);
+        let mut pixels = Vec::with_capacity(width * height);
+        for row in self.pixels.chunks_exact(self.width).take(height) {
+            pixels.extend_from_slice(&row[..width]);
+        }
         Some(Self {
             width,
             height,
-            pixels: rows.flat_map(|row| &row[..width]).copied().collect(),
+            pixels,
         })
     }
 
@@ -112,9 +115,19 @@ impl Picture {
         Some((darkest, lightest))
     }
 
-    /// How many colours a part has.
-    pub fn colours(&self, part: &Rect) -> usize {
-        self.part(part).collect::<HashSet<_>>().len()
+    /// How many colours a part has; no more than `enough` are counted.
+    pub fn colours(&self, part: &Rect, enough: usize) -> usize {
+        let mut found: HashSet<Rgb> = HashSet::new();
+        let mut last = None;
+        for pixel in self.part(part) {
+            if last.replace(pixel) != Some(pixel) {
+                found.insert(pixel);
+            }
+            if found.len() >= enough {
+                break;
+            }
+        }
+        found.len()
     }
 
     /// All of it.
@@ -192,7 +205,7 @@ mod tests {
     fn parts_are_found_where_they_were_painted() {
         let picture = painted();
         assert_eq!(picture.extremes(&PART), Some(([9, 8, 7], [9, 8, 7])));
-        assert_eq!(picture.colours(&picture.all()), 2);
+        assert_eq!(picture.colours(&picture.all(), 9), 2);
         assert_eq!(picture.at(4.9, 2.0), Some([9, 8, 7]));
         assert_eq!(picture.at(5.0, 2.0), Some([255; 3]));
         assert_eq!(picture.at(10.0, 0.0), None);

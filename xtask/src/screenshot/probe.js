@@ -4,6 +4,8 @@
 
   const TEXTS = "h1, h2, h3, p, li, caption, figcaption, th, td, pre, svg text";
   const BLOCKS = "table, svg, img";
+  // Longer words, such as paths, may be broken.
+  const WORD_MOST = 16;
   const complaints = [];
   const refused = [];
 
@@ -32,6 +34,22 @@
     const range = document.createRange();
     range.selectNodeContents(element);
     return rect(range.getBoundingClientRect());
+  };
+
+  // Words that are cut in two by the end of a line.
+  const broken = (element) => {
+    const words = [];
+    const range = document.createRange();
+    const nodes = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    while (nodes.nextNode()) {
+      for (const { 0: word, index } of nodes.currentNode.data.matchAll(/[^\s/-]+/g)) {
+        range.setStart(nodes.currentNode, index);
+        range.setEnd(nodes.currentNode, index + word.length);
+        const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (word.length <= WORD_MOST && lines.size > 1) words.push(word);
+      }
+    }
+    return words;
   };
 
   // What of `box` remains after every element around it has cut it, and whether one that cannot be scrolled cut it.
@@ -80,6 +98,7 @@
       font_px: parseFloat(style.fontSize),
       border_px: parseFloat(style.borderTopWidth),
       in_svg,
+      broken: in_svg ? [] : broken(element),
     };
   };
 

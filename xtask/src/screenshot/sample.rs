@@ -48,6 +48,7 @@ fn text(tag: &str, class: &str, text: &str, frame: Rect, [colour, backdrop]: [&s
         font_px: 15.0,
         border_px: 1.0,
         in_svg: false,
+        broken: Vec::new(),
     }
 }
 

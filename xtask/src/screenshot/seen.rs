@@ -75,6 +75,8 @@ pub struct Text {
     pub border_px: f64,
     /// Whether it is a line in an SVG picture.
     pub in_svg: bool,
+    /// Words of it that the end of a line cuts in two.
+    pub broken: Vec<String>,
 }
 
 /// A table or a picture.
@@ -120,6 +122,11 @@ impl Rect {
     /// The lower border.
     pub fn bottom(&self) -> f64 {
         self.y + self.height
+    }
+
+    /// Whether nothing of it is to be seen.
+    pub fn is_empty(&self) -> bool {
+        self.width <= 0.0 || self.height <= 0.0
     }
 
     /// Whether `inner` lies inside, up to `slack_px` on each side.
