@@ -25,6 +25,32 @@ const ALL_NEEDLES: &[&str] = &["run", "gates/specs/niah-all.toml"];
 /// Time of a step over the length of the tail.
 const TAILS: &[&str] = &["run", "gates/specs/cliff.toml"];
 
+/// Both levers on a budget of device memory.
+const BUDGET: &[&str] = &["run", "gates/specs/budget.toml"];
+
+/// Architectures that are made in memory: every way to keep K and V.
+const TINY: &[&str] = &[
+    "logit-equiv",
+    "--ctx",
+    "512",
+    "--window-cells",
+    "128",
+    "--tile-cells",
+    "32",
+];
+const ARCHITECTURES: [&str; 7] = [
+    "llama",
+    "gemma2",
+    "gemma4",
+    "qwen2vl",
+    "deepseek2",
+    "jamba",
+    "byte-pairs",
+];
+
+/// The small real model with a quantised cache.
+const QUANTISED: &[&str] = &["--cache-type", "q8_0", "--window-cells", "1024"];
+
 /// Each gate's spec with what makes it quick, for a fault.
 const ONE_WINDOW: &[&str] = &["--window-cells", "1024"];
 const NEAR: &[&str] = &["--most", "300"];
@@ -94,6 +120,23 @@ pub fn tails(place: &Place) -> Result<Counts> {
     let ended = gate.command(&starved, None).shown()?;
     judge(&ended, Some("a ring of one slot"))?;
     Ok(Counts::new(2, 0, 0))
+}
+
+/// A budget of device memory is spent as it was reckoned, and layers that see less are told from those that cannot.
+pub fn budget(place: &Place) -> Result<Counts> {
+    gate(place)?.run(BUDGET, None)?;
+    Ok(Counts::ONE)
+}
+
+/// The logit gate passes on a quantised cache, and on architectures that are made in memory.
+pub fn kinds(place: &Place) -> Result<Counts> {
+    let mut gate = gate(place)?;
+    gate.run(&[LOGITS, QUANTISED].concat(), None)?;
+    for name in ARCHITECTURES {
+        gate.model = format!("tiny:{name}").into();
+        gate.run(TINY, None)?;
+    }
+    Ok(Counts::new(1 + ARCHITECTURES.len() as u64, 0, 0))
 }
 
 /// Our program, and the model that its gates run on.

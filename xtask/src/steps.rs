@@ -203,6 +203,16 @@ pub fn tails(place: &Place) -> Result<Outcome> {
     counted(equiv::tails(place))
 }
 
+/// Logits on a quantised cache, and on every way to keep K and V.
+pub fn kinds_of_cache(place: &Place) -> Result<Outcome> {
+    counted(equiv::kinds(place))
+}
+
+/// A budget of device memory, by placement and by layers that see less.
+pub fn budget(place: &Place) -> Result<Outcome> {
+    counted(equiv::budget(place))
+}
+
 /// A gate's page is right in a browser, and a spoiled one is noticed.
 pub fn page_in_browser(place: &Place) -> Result<Outcome> {
     screenshot::run(place)

@@ -6,12 +6,12 @@ use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::report::{Outcome, Report};
 use crate::steps::{
-    benches, clippy, collect_binaries, dependents, documentation, format, fresh_clone, freshness,
-    kernel_warnings, logit_equivalence, logit_equivalence_faults, long_texts, model_fetch,
-    moved_keys, moved_positions, native_build, needles, needles_all, page_in_browser,
-    patches_check, program_options, run_equality, server_on_device, server_smoke, stock_build,
-    tails, tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree,
-    valgrind, valgrind_all,
+    benches, budget, clippy, collect_binaries, dependents, documentation, format, fresh_clone,
+    freshness, kernel_warnings, kinds_of_cache, logit_equivalence, logit_equivalence_faults,
+    long_texts, model_fetch, moved_keys, moved_positions, native_build, needles, needles_all,
+    page_in_browser, patches_check, program_options, run_equality, server_on_device, server_smoke,
+    stock_build, tails, tests, tooling_tests, tools, upstream_tests, upstream_tests_all,
+    upstream_tree, valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -61,11 +61,11 @@ const GATES: &[Step] = &[
     step("stock build", &[], stock_build),
     step("model", &["native build"], model_fetch),
     step("run equality", &["model", "stock build"], run_equality),
-    step("server smoke", &["model"], server_smoke),
-    step("options", &["model"], program_options),
     step("logit equivalence", &["model"], logit_equivalence),
+    step("kinds of cache", &["model"], kinds_of_cache),
     step("moved keys", &["model"], moved_keys),
     step("needles", &["model"], needles),
+    step("budget", &["model"], budget),
     step("report in a browser", &["model"], page_in_browser),
 ];
 
