@@ -1,7 +1,7 @@
 //! Where things lie on the page.
 
 use super::judge::{Fault, Kind};
-use super::seen::{Rect, Seen, Text};
+use super::seen::{Block, Rect, Seen, Text};
 
 /// From this width on nothing may need scrolling sideways.
 const WIDE_PX: f64 = 1000.0;
@@ -31,7 +31,7 @@ pub fn check(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
         let others = &page.texts[at + 1..];
         let on_it = others
             .iter()
-            .find(|other| text.shown.meets(&other.shown, SLACK_PX));
+            .find(|other| text.shown.meets(&other.shown, SLACK_PX) && !twice(text, other));
         if let Some(other) = on_it {
             faults.push(Fault::new(
                 Kind::Overlap,
@@ -40,6 +40,11 @@ pub fn check(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
         }
     }
     blocks(page, width_px, faults);
+}
+
+/// A tick's name that is drawn twice at one place looks like once.
+fn twice(text: &Text, other: &Text) -> bool {
+    text.in_svg && text.text == other.text && text.ink.holds(&other.ink, SLACK_PX)
 }
 
 /// The page is as wide as its window, and everything that is to be seen lies on it.
@@ -125,7 +130,7 @@ fn blocks(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
         if block.cut || (width_px >= WIDE_PX && !whole) {
             faults.push(Fault::new(Kind::Cut, format!("a {} is cut off", block.tag)));
         }
-        if block.tag == "table"
+        if !block.is_plot()
             && (block.cells.len() < 2 || block.cells.iter().any(|cells| *cells != block.cells[0]))
         {
             faults.push(Fault::new(
@@ -134,7 +139,7 @@ fn blocks(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
             ));
         }
         let (width, height) = PLOT_LEAST_PX;
-        if block.tag != "table" && (block.frame.width < width || block.frame.height < height) {
+        if block.is_plot() && (block.frame.width < width || block.frame.height < height) {
             faults.push(Fault::new(
                 Kind::Small,
                 format!(
@@ -144,7 +149,7 @@ fn blocks(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
             ));
         }
     }
-    if page.blocks.iter().all(|block| block.tag != "table") {
+    if page.blocks.iter().all(Block::is_plot) {
         faults.push(Fault::new(Kind::Missing, "no table"));
     }
     let bare = page
@@ -239,6 +244,16 @@ mod tests {
             page.texts[1].shown = page.texts[0].shown;
         };
         assert!(with(NARROW, moved).contains(&Kind::Overlap));
+        let drawn_twice = |page: &mut Seen| {
+            page.texts[2].in_svg = true;
+            page.texts.push(page.texts[2].clone());
+        };
+        assert_eq!(with(NARROW, drawn_twice), []);
+        let another = |page: &mut Seen| {
+            drawn_twice(page);
+            page.texts[2].text = "another".into();
+        };
+        assert_eq!(with(NARROW, another), [Kind::Overlap]);
     }
 
     #[test]
