@@ -68,7 +68,7 @@ const PAGES: [Page; 4] = [
     },
     Page {
         name: "shift",
-        gate: &["shift", "--most", "300"],
+        gate: &["shift", "--threads", "1"],
         tiny: Some("tiny:llama"),
         fault: None,
         words: &[
