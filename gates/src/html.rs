@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::settings::Settings;
-use crate::threshold::{Check, Judged};
+use crate::threshold::{Check, Judged, exact};
 use crate::verdict::Verdict;
 
 /// A page that is being written.
@@ -16,7 +16,7 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}\
 h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:1px solid #ddd}\
 table{border-collapse:collapse;margin:.3rem 0}th,td{border:1px solid #ccc;padding:.25rem .6rem;text-align:right}\
-th:first-child,td:first-child,.words td,.words th{text-align:left}th{background:#f3f3f3}td[style]{white-space:nowrap}figure{margin:1rem 0}figcaption{font-weight:600}.wide{overflow-x:auto}.wide svg{min-width:60rem}.words td{overflow-wrap:break-word}\
+th:first-child,td:first-child,.words td,.words th{text-align:left}th{background:#f3f3f3}td[style],.numbers td,.judged td:nth-child(n+3):nth-child(-n+6){white-space:nowrap}figure{margin:1rem 0}figcaption{font-weight:600}.wide{overflow-x:auto}.wide svg{min-width:60rem}.words td{overflow-wrap:break-word}.judged td:nth-child(2),.judged td:nth-child(7){min-width:14rem}\
 .pass{color:#0a6b2d;font-weight:700}.fail{color:#b00020;font-weight:700}.note{color:#555}\
 svg{max-width:100%;height:auto}";
 
@@ -91,7 +91,12 @@ impl Page {
             "why",
         ];
         let rows: Vec<Vec<Cell>> = judged.checks.iter().map(check).collect();
-        self.table_of("words", "What was judged", &head.map(str::to_owned), &rows);
+        self.table_of(
+            "words judged",
+            "What was judged",
+            &head.map(str::to_owned),
+            &rows,
+        );
         for note in &judged.notes {
             self.line("note", note);
         }
@@ -112,7 +117,7 @@ impl Page {
             return;
         }
         let thresholds = settings.thresholds.iter().map(|(name, threshold)| {
-            [name, &threshold.value.to_string(), &threshold.why]
+            [name, &exact(threshold.value), &threshold.why]
                 .map(Cell::plain)
                 .into()
         });
@@ -261,7 +266,7 @@ mod tests {
         assert_self_contained(&page);
         for word in [
             "class=\"fail\">FAIL<",
-            "<td>0.7500</td><td>&lt;=</td><td>0.5000</td>",
+            "<td>0.75</td><td>&lt;=</td><td>0.5</td>",
             "because of &lt;b&gt;",
             "<td>mine.toml</td>",
             "<td>seed</td><td>7</td>",

@@ -9,20 +9,21 @@ use crate::metrics::Comparison;
 use crate::settings::Settings;
 
 const SIZE: (u32, u32) = (1200, 520);
-/// No divergence cannot be drawn on a scale of powers of ten.
+/// What is less than this is drawn as nothing: a scale of powers of ten has no zero.
 const LEAST: f64 = 1e-9;
 const GREY: RGBColor = RGBColor(140, 140, 140);
 /// Windows beyond the last colour begin anew.
 const COLOURS: [RGBColor; 4] = [BLUE, RED, RGBColor(0, 140, 70), RGBColor(150, 60, 170)];
 
-type Figure = (&'static str, RGBColor, fn(&Comparison) -> f64);
+/// Name, colour, size of its dot, and the value. The last one lies on the others.
+type Figure = (&'static str, RGBColor, i32, fn(&Comparison) -> f64);
 
 const FIGURES: [Figure; 3] = [
-    ("largest", RGBColor(245, 190, 130), |found| found.kld_max),
-    ("99th percentile", RGBColor(150, 200, 250), |found| {
+    ("largest", RGBColor(245, 190, 130), 9, |found| found.kld_max),
+    ("99th percentile", RGBColor(90, 160, 240), 6, |found| {
         found.kld_p99
     }),
-    ("mean, which is judged", BLACK, |found| found.kld_mean),
+    ("mean, which is judged", BLACK, 5, |found| found.kld_mean),
 ];
 
 impl LogitEquivReport {
@@ -117,14 +118,19 @@ impl LogitEquivReport {
     ) -> Result<(), Box<dyn std::error::Error + 'a>> {
         let runs = self.against_stock();
         let last = runs.len() as f64;
-        let most = runs.iter().map(|(_, found)| found.kld_max);
-        let most = most.filter(|kld| kld.is_finite()).fold(floor, f64::max);
+        let all = || {
+            let figures = FIGURES.iter().map(|(_, _, _, value)| value);
+            let all = figures.flat_map(|value| runs.iter().map(|(_, found)| value(found)));
+            all.filter(|kld| kld.is_finite() && *kld > LEAST)
+        };
+        let floor = floor.max(LEAST);
+        let (least, most) = (all().fold(floor, f64::min), all().fold(floor, f64::max));
         let mut chart = ChartBuilder::on(area)
             .caption("divergence from stock, by run", ("sans-serif", 18))
             .margin(12)
             .x_label_area_size(44)
             .y_label_area_size(70)
-            .build_cartesian_2d(-1.0..last, (LEAST..most.max(1e-3) * 10.0).log_scale())?;
+            .build_cartesian_2d(-1.0..last, (least * 0.3..most * 10.0).log_scale())?;
         chart
             .configure_mesh()
             .max_light_lines(0)
@@ -144,13 +150,15 @@ impl LogitEquivReport {
             .draw_series(limit)?
             .label("threshold of the mean")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], GREY.stroke_width(2)));
-        for (name, colour, value) in FIGURES {
+        for (name, colour, size, value) in FIGURES {
             let points = runs.iter().enumerate().filter_map(|(at, (_, found))| {
                 let value = value(found);
-                value.is_finite().then_some((at as f64, value.max(LEAST)))
+                value
+                    .is_finite()
+                    .then_some((at as f64, value.max(least * 0.5)))
             });
             chart
-                .draw_series(points.map(|at| Circle::new(at, 6, colour.filled())))?
+                .draw_series(points.map(|at| Circle::new(at, size, colour.filled())))?
                 .label(name)
                 .legend(move |(x, y)| Circle::new((x + 10, y), 5, colour.filled()));
         }
@@ -247,8 +255,10 @@ mod tests {
 
     #[test]
     fn runs_without_any_difference_and_without_numbers_are_drawn() {
-        let thresholds = LogitEquivThresholds::built_in().unwrap();
+        let mut thresholds = LogitEquivThresholds::built_in().unwrap();
         let mut report = LogitEquivReport::for_tests(0.0, 0.0, 0.0);
+        assert!(report.svg(&thresholds).unwrap().contains("window 64"));
+        thresholds.floor_least.value = 0.0;
         assert!(report.svg(&thresholds).unwrap().contains("window 64"));
         report.spilled[0].vs_stock.kld_max = f64::NAN;
         report.spilled[0].vs_stock.max_abs_at[0] = f64::INFINITY;

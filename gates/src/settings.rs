@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::threshold::Threshold;
+use crate::threshold::{Threshold, exact};
 
 /// What a gate was asked.
 #[derive(Debug, Clone, Serialize)]
@@ -61,11 +61,8 @@ impl fmt::Display for Settings {
             writeln!(f, "thresholds")?;
         }
         for (name, threshold) in &self.thresholds {
-            writeln!(
-                f,
-                "  {name:<width$}  {}: {}",
-                threshold.value, threshold.why
-            )?;
+            let value = exact(threshold.value);
+            writeln!(f, "  {name:<width$}  {value}: {}", threshold.why)?;
         }
         Ok(())
     }

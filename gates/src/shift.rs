@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::subject;
 use crate::turned_keys::{Difference, Keys, Turn, difference};
 
-/// Keys of so many tokens, moved in every way that a [`ShiftSeries`] has.
+/// Keys of so many tokens, moved in every way that a [`ShiftSeries`](crate::ShiftSeries) has.
 #[derive(Debug, Clone)]
 pub struct Shift {
     /// Tokens whose keys are compared; half of them lie in the tail.

@@ -92,9 +92,19 @@ pub fn number(value: f64) -> String {
         return format!("{value}");
     }
     if (0.01..1e6).contains(&value.abs()) {
-        return format!("{value:.4}");
+        let digits = format!("{value:.4}");
+        return digits.trim_end_matches('0').to_owned();
     }
     format!("{value:.3e}")
+}
+
+/// A number with all of its digits.
+pub fn exact(value: f64) -> String {
+    if value != 0.0 && value.abs() < 1e-4 {
+        format!("{value:e}")
+    } else {
+        value.to_string()
+    }
 }
 
 /// What a gate says, and why.
@@ -158,9 +168,11 @@ mod tests {
     fn a_line_has_both_numbers_and_never_two_that_look_alike() {
         let line = |found| Check::at_most("n", &threshold(2.0), "what", found).line();
         assert_eq!(line(0.0), "ok: what: 0 <= 2");
-        assert_eq!(line(3.25), "FAILED: what: 3.2500 <= 2");
+        assert_eq!(line(3.25), "FAILED: what: 3.25 <= 2");
         let near = Check::at_most("n", &threshold(1.05), "what", 1.050_000_1).line();
         assert_eq!(near, "FAILED: what: 1.0500001 <= 1.05");
+        assert_eq!(exact(2f64.powi(-24)), "5.960464477539063e-8");
+        assert_eq!([exact(0.0), exact(1.05)], ["0", "1.05"]);
     }
 
     #[test]

@@ -157,6 +157,15 @@ pub fn gate(place: &Place) -> Result<Gate> {
 }
 
 impl Gate {
+    /// The same program on another model.
+    pub fn on(&self, model: &str) -> Self {
+        Self {
+            root: self.root.clone(),
+            program: self.program.clone(),
+            model: model.into(),
+        }
+    }
+
     /// Runs a gate, which must write its page into `file`.
     pub fn run_with_page(&self, options: &[&str], fault: Option<&str>, file: &Path) -> Result<()> {
         judge(

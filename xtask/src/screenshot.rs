@@ -20,12 +20,86 @@ use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::report::{Counts, Outcome};
 
-use arms::ARMS;
+use arms::{ARMS, Arm, PLOT_ARMS};
 use browser::Browser;
 use judge::{Expected, Fault};
 
-/// Questions for a row of five cells, which a telephone must scroll: what is looked at is the page.
-const QUESTIONS: &[&str] = &[
+/// A screen on a desk, and a telephone.
+const WIDE_PX: usize = 1280;
+const NARROW_PX: usize = 400;
+
+/// A page to open.
+struct Page {
+    name: &'static str,
+    gate: &'static [&'static str],
+    /// A tiny model in place of the small real one.
+    tiny: Option<&'static str>,
+    fault: Option<&'static str>,
+    /// What it says.
+    words: &'static [&'static str],
+    /// Its cells with a colour behind them.
+    cells: usize,
+    plots: usize,
+    /// How it is spoiled.
+    arms: &'static [Arm],
+}
+
+/// A gate that passed, and one into which a fault was put; their row of five answers is one that a telephone must scroll. Then two with a plot.
+const PAGES: [Page; 4] = [
+    Page {
+        name: "niah-pass",
+        gate: NEEDLES,
+        tiny: None,
+        fault: None,
+        words: NEEDLES_SAY,
+        cells: 5,
+        plots: 0,
+        arms: &ARMS,
+    },
+    Page {
+        name: "niah-fail",
+        gate: NEEDLES,
+        tiny: None,
+        fault: Some("stale"),
+        words: NEEDLES_SAY,
+        cells: 5,
+        plots: 0,
+        arms: &[],
+    },
+    Page {
+        name: "shift",
+        gate: &["shift", "--threads", "1"],
+        tiny: Some("tiny:llama"),
+        fault: None,
+        words: &[
+            "Keys moved to another position, beside keys made there",
+            "Options",
+        ],
+        cells: 0,
+        plots: 1,
+        arms: &PLOT_ARMS,
+    },
+    Page {
+        name: "logit-equiv",
+        gate: &[
+            "logit-equiv",
+            "--ctx",
+            "512",
+            "--window-cells",
+            "128",
+            "--threads",
+            "1",
+        ],
+        tiny: Some("tiny:llama"),
+        fault: None,
+        words: &["Options", "window-cells"],
+        cells: 0,
+        plots: 1,
+        arms: &[],
+    },
+];
+
+const NEEDLES: &[&str] = &[
     "niah",
     "--lengths",
     "512",
@@ -35,11 +109,7 @@ const QUESTIONS: &[&str] = &[
     "1",
 ];
 
-/// Answers, each in a cell of its own.
-const CELLS: usize = 5;
-
-/// What the page says whatever the verdict is.
-const WORDS: &[&str] = &[
+const NEEDLES_SAY: &[&str] = &[
     "Needles in a haystack: resident and spilled",
     "niah_single_1",
     "tokens",
@@ -49,34 +119,7 @@ const WORDS: &[&str] = &[
     "Options",
 ];
 
-/// A screen on a desk, and a telephone.
-const WIDE_PX: usize = 1280;
-const NARROW_PX: usize = 400;
-
-/// A page of a gate that passed, and one of a gate into which a fault was put.
-const PAGES: [Page; 2] = [
-    Page {
-        name: "niah-pass",
-        fault: None,
-        class: "pass",
-        verdict: "PASS",
-    },
-    Page {
-        name: "niah-fail",
-        fault: Some("stale"),
-        class: "fail",
-        verdict: "FAIL",
-    },
-];
-
-struct Page {
-    name: &'static str,
-    fault: Option<&'static str>,
-    class: &'static str,
-    verdict: &'static str,
-}
-
-/// Opens both pages in two widths, then one that is spoiled in every way that must be noticed.
+/// Opens every page in two widths, and spoiled in every way that must be noticed.
 pub fn run(place: &Place) -> Result<Outcome> {
     let browser = match Browser::find(place)? {
         Ok(browser) => browser,
@@ -95,9 +138,7 @@ pub fn run(place: &Place) -> Result<Outcome> {
         for width_px in [WIDE_PX, NARROW_PX] {
             counts += look.good(page, &html, width_px)?;
         }
-        if page.fault.is_none() {
-            counts += look.spoiled(page, &html)?;
-        }
+        counts += look.spoiled(page, &html)?;
     }
     eprintln!("screenshots: {}", look.folder.display());
     Ok(Outcome::Ran(counts))
@@ -120,7 +161,10 @@ impl Look<'_> {
     /// Runs the gate and reads the page that it wrote.
     fn page(&self, gate: &Gate, page: &Page) -> Result<String> {
         let file = self.folder.join(format!("{}.html", page.name));
-        gate.run_with_page(QUESTIONS, page.fault, &file)?;
+        match page.tiny {
+            Some(model) => gate.on(model).run_with_page(page.gate, page.fault, &file)?,
+            None => gate.run_with_page(page.gate, page.fault, &file)?,
+        }
         fs::read_to_string(&file).map_err(Error::file("read", &file))
     }
 
@@ -141,7 +185,7 @@ impl Look<'_> {
     /// The same page, spoiled: each arm must bring the fault that it is made for.
     fn spoiled(&self, page: &Page, html: &str) -> Result<Counts> {
         let mut counts = Counts::default();
-        for arm in &ARMS {
+        for arm in page.arms {
             let faults = self.faults(page, &arm.spoil(html), WIDE_PX, None)?;
             let found = faults.iter().any(|fault| fault.kind == arm.kind);
             if !found {
@@ -166,11 +210,16 @@ impl Look<'_> {
         if let Some(file) = keep {
             picture.write(file)?;
         }
+        let (class, verdict) = match page.fault {
+            None => ("pass", "PASS"),
+            Some(_) => ("fail", "FAIL"),
+        };
         let expected = Expected {
-            class: page.class,
-            verdict: page.verdict,
-            words: WORDS,
-            tinted: CELLS,
+            class,
+            verdict,
+            words: page.words,
+            tinted: page.cells,
+            plots: page.plots,
             width_px,
         };
         Ok(judge::faults(&seen, &picture, &expected))

@@ -18,7 +18,7 @@ impl Arm {
     }
 }
 
-/// All of them.
+/// Those of a page with coloured cells.
 pub const ARMS: [Arm; 19] = [
     arm("a blank page", Kind::Blank, |html| {
         let (head, _) = split(html, "<body>");
@@ -92,6 +92,24 @@ pub const ARMS: [Arm; 19] = [
     }),
 ];
 
+/// Those of a page with plots.
+pub const PLOT_ARMS: [Arm; 4] = [
+    arm("plots that were left out", Kind::Missing, |html| {
+        styled(html, ".wide svg{display:none}")
+            .replace("<svg", "<b")
+            .replace("</svg", "</b")
+    }),
+    arm("plots too small to read", Kind::Small, |html| {
+        styled(html, ".wide svg{min-width:0;width:30rem}")
+    }),
+    arm("plots that do not come out", Kind::Unpainted, |html| {
+        styled(html, ".wide svg{opacity:0}")
+    }),
+    arm("plots that are cut off", Kind::Cut, |html| {
+        styled(html, ".wide{overflow:hidden;width:20rem}")
+    }),
+];
+
 const fn arm(name: &'static str, kind: Kind, spoil: fn(&str) -> String) -> Arm {
     Arm { name, kind, spoil }
 }
@@ -125,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_arm_changes_the_page_and_leaves_its_head() {
-        for arm in ARMS {
+        for arm in ARMS.iter().chain(&PLOT_ARMS) {
             let spoiled = arm.spoil(PAGE);
             assert_ne!(spoiled, PAGE, "{}", arm.name);
             assert!(spoiled.contains("<head>"), "{}", arm.name);

@@ -84,6 +84,8 @@ pub struct Expected {
     pub words: &'static [&'static str],
     /// Cells of the tables that have a colour behind them.
     pub tinted: usize,
+    /// Plots, at least.
+    pub plots: usize,
     /// Width of the window in which it is opened.
     pub width_px: usize,
 }
@@ -114,6 +116,13 @@ fn said(page: &Seen, expected: &Expected, faults: &mut Vec<Fault>) {
                 expected.verdict
             ),
         )),
+    }
+    let plots = page.blocks.iter().filter(|block| block.is_plot()).count();
+    if plots < expected.plots {
+        faults.push(Fault::new(
+            Kind::Missing,
+            format!("{plots} plots where {} are expected", expected.plots),
+        ));
     }
     let tinted = page.texts.iter().filter(|text| text.tinted).count();
     if tinted != expected.tinted {
@@ -185,6 +194,11 @@ mod tests {
         );
         assert!(with(|page| page.texts[1].class = "fail".into()).contains(&Kind::Missing));
         assert!(with(|page| page.texts.truncate(2)).contains(&Kind::Missing));
+        let two_plots = Expected {
+            plots: 2,
+            ..EXPECTED
+        };
+        assert_eq!(faults(&page(), &picture(), &two_plots).len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where things lie on the page.
 
 use super::judge::{Fault, Kind};
-use super::seen::{Rect, Seen, Text};
+use super::seen::{Block, Rect, Seen, Text};
 
 /// From this width on nothing may need scrolling sideways.
 const WIDE_PX: f64 = 1000.0;
@@ -125,7 +125,7 @@ fn blocks(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
         if block.cut || (width_px >= WIDE_PX && !whole) {
             faults.push(Fault::new(Kind::Cut, format!("a {} is cut off", block.tag)));
         }
-        if block.tag == "table"
+        if !block.is_plot()
             && (block.cells.len() < 2 || block.cells.iter().any(|cells| *cells != block.cells[0]))
         {
             faults.push(Fault::new(
@@ -134,7 +134,7 @@ fn blocks(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
             ));
         }
         let (width, height) = PLOT_LEAST_PX;
-        if block.tag != "table" && (block.frame.width < width || block.frame.height < height) {
+        if block.is_plot() && (block.frame.width < width || block.frame.height < height) {
             faults.push(Fault::new(
                 Kind::Small,
                 format!(
@@ -144,7 +144,7 @@ fn blocks(page: &Seen, width_px: f64, faults: &mut Vec<Fault>) {
             ));
         }
     }
-    if page.blocks.iter().all(|block| block.tag != "table") {
+    if page.blocks.iter().all(Block::is_plot) {
         faults.push(Fault::new(Kind::Missing, "no table"));
     }
     let bare = page

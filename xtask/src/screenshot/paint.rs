@@ -41,7 +41,7 @@ pub fn check(page: &Seen, picture: &Picture, expected: &Expected, faults: &mut V
             faults.extend(verdict(text));
         }
     }
-    for block in page.blocks.iter().filter(|block| block.tag != "table") {
+    for block in page.blocks.iter().filter(|block| block.is_plot()) {
         if picture.colours(&block.shown, PLOT_COLOURS_LEAST) < PLOT_COLOURS_LEAST {
             faults.push(Fault::new(
                 Kind::Unpainted,

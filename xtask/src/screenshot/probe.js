@@ -36,13 +36,16 @@
     return rect(range.getBoundingClientRect());
   };
 
+  // A line may end behind a slash or a hyphen, but not in a cell that is one number.
+  const word_of = (text) => (/^[-+.\de]+$/.test(text) ? /.+/g : /[^\s/-]+/g);
+
   // Words that are cut in two by the end of a line.
   const broken = (element) => {
     const words = [];
     const range = document.createRange();
     const nodes = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
     while (nodes.nextNode()) {
-      for (const { 0: word, index } of nodes.currentNode.data.matchAll(/[^\s/-]+/g)) {
+      for (const { 0: word, index } of nodes.currentNode.data.matchAll(word_of(nodes.currentNode.data))) {
         range.setStart(nodes.currentNode, index);
         range.setEnd(nodes.currentNode, index + word.length);
         const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));

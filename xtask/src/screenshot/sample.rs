@@ -13,6 +13,7 @@ pub const EXPECTED: Expected = Expected {
     verdict: "PASS",
     words: &["Needles", "512"],
     tinted: 1,
+    plots: 0,
     width_px: WIDTH,
 };
 

@@ -113,6 +113,13 @@ impl Text {
     }
 }
 
+impl Block {
+    /// Whether it is a picture and not a table.
+    pub fn is_plot(&self) -> bool {
+        self.tag != "table"
+    }
+}
+
 impl Rect {
     /// The right border.
     pub fn right(&self) -> f64 {
