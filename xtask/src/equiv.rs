@@ -48,6 +48,9 @@ const ARCHITECTURES: [&str; 7] = [
     "byte-pairs",
 ];
 
+/// The same with the tail's tiles brought to a device.
+const ON_A_DEVICE: &[&str] = &["--device", "sim:mem=256MiB"];
+
 /// The small real model with a quantised cache.
 const QUANTISED: &[&str] = &["--cache-type", "q8_0", "--window-cells", "1024"];
 
@@ -135,8 +138,9 @@ pub fn kinds(place: &Place) -> Result<Counts> {
     for name in ARCHITECTURES {
         gate.model = format!("tiny:{name}").into();
         gate.run(TINY, None)?;
+        gate.run(&[TINY, ON_A_DEVICE].concat(), None)?;
     }
-    Ok(Counts::new(1 + ARCHITECTURES.len() as u64, 0, 0))
+    Ok(Counts::new(1 + 2 * ARCHITECTURES.len() as u64, 0, 0))
 }
 
 /// Our program, and the model that its gates run on.
