@@ -6,10 +6,10 @@ use plotters::prelude::*;
 use crate::budget::{ExactReport, LocalReport, LocalTrial, SplitResult};
 use crate::budget_report::BudgetReport;
 use crate::html::{Cell, Page};
+use crate::picture::{self, GREY, legend};
 use crate::settings::Settings;
 
 const SIZE: (u32, u32) = (1200, 480);
-const GREY: RGBColor = RGBColor(140, 140, 140);
 /// Name, colour and points.
 type Line = (&'static str, RGBColor, Vec<(f64, f64)>);
 
@@ -21,10 +21,7 @@ impl BudgetReport {
     /// # Errors
     /// When the picture cannot be drawn.
     pub fn svg(&self) -> Result<String, String> {
-        let mut text = String::new();
-        self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
-            .map_err(|error| error.to_string())?;
-        Ok(text)
+        picture::svg(SIZE, |area| self.draw(area))
     }
 
     /// A page with the verdict, the picture, and a table of each lever.
@@ -132,13 +129,7 @@ fn exact<'a>(
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2)));
         chart.draw_series(line.iter().map(|&at| Circle::new(at, 4, colour.filled())))?;
     }
-    chart
-        .configure_series_labels()
-        .label_font(("sans-serif", 13))
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GREY)
-        .draw()?;
+    legend(&mut chart, SeriesLabelPosition::LowerRight)?;
     Ok(())
 }
 
@@ -195,13 +186,7 @@ fn lossy<'a>(
             .label(name)
             .legend(move |(x, y)| Circle::new((x + 12, y), 6, colour.filled()));
     }
-    chart
-        .configure_series_labels()
-        .label_font(("sans-serif", 13))
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GREY)
-        .draw()?;
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
     Ok(())
 }
 

@@ -3,12 +3,11 @@
 //! The time is the device's own where it reckons one, so that the ratios are those of the schedules and not of this machine's
 //! moods; else it is the time of day.
 
-use rolling_kv::{AddSpecial, Model, ParseSpecial, RollingKv, Schedule, StateBlob, Token};
+use rolling_kv::{Model, RollingKv, Schedule, StateBlob, Token};
 
 use crate::cliff_report::{CliffPoint, CliffReport, CliffThresholds};
-use crate::decode_time::Decoder;
+use crate::decode_time::{self, Decoder};
 use crate::error::GateError;
-use crate::noise_text::noise_text;
 use crate::store::Store;
 use crate::subject;
 
@@ -59,7 +58,7 @@ impl Cliff {
     ) -> Result<CliffReport, GateError> {
         subject::check(model)?;
         subject::fits(model, "the text", self.n_ctx, "--ctx")?;
-        let tokens = self.tokens(model)?;
+        let tokens = decode_time::text(model, self.n_ctx, self.decoded, self.seed)?;
         let (prompt, decoded) = tokens.split_at(tokens.len() - self.decoded as usize);
         let mut text = Text {
             prompt,
@@ -123,23 +122,6 @@ impl Cliff {
             ring_depth: ring.staging.depth,
             slot_bytes: ring.staging.slot_bytes,
         })
-    }
-
-    fn tokens(&self, model: &Model) -> Result<Vec<Token>, GateError> {
-        let least = self.decoded + 1;
-        if self.n_ctx < least {
-            return Err(GateError::ContextTooSmall {
-                n_ctx: self.n_ctx,
-                least,
-            });
-        }
-        let needed = self.n_ctx as usize;
-        let text = noise_text(self.seed, needed);
-        let mut tokens = model
-            .vocab()
-            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)?;
-        tokens.truncate(needed);
-        Ok(tokens)
     }
 
     /// From every cell to none, in steps that grow: a tail that costs nothing is short.

@@ -5,13 +5,31 @@
 
 use std::time::Instant;
 
-use rolling_kv::{Context, ContextParams, Model, Order, RollingKv, Staging, StateBlob, Token};
+use rolling_kv::{
+    AddSpecial, Context, ContextParams, Model, Order, ParseSpecial, RollingKv, Staging, StateBlob,
+    Token,
+};
 
 use crate::digest::Digest;
 use crate::error::GateError;
+use crate::noise_text::noise_text;
 
 /// Tokens that do not count: the ring has not run yet.
 pub const WARM_UP: usize = 2;
+
+/// The built-in text, as many tokens as the context has; the last `decoded` of them are decoded.
+pub fn text(model: &Model, n_ctx: u32, decoded: u32, seed: u64) -> Result<Vec<Token>, GateError> {
+    let least = decoded + 1;
+    if n_ctx < least {
+        return Err(GateError::ContextTooSmall { n_ctx, least });
+    }
+    let needed = n_ctx as usize;
+    let text = noise_text(seed, needed);
+    let vocab = model.vocab();
+    let mut tokens = vocab.tokenize(&text, AddSpecial::Auto, ParseSpecial::No)?;
+    tokens.truncate(needed);
+    Ok(tokens)
+}
 
 /// Where a text is read and continued.
 pub struct Decoder<'a> {

@@ -19,6 +19,7 @@ mod niah;
 mod niah_reader;
 mod niah_report;
 mod noise_text;
+mod picture;
 mod profile;
 mod profile_plot;
 mod raw_file;

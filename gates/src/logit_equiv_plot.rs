@@ -6,12 +6,12 @@ use plotters::prelude::*;
 use crate::html::{Cell, Page};
 use crate::logit_equiv_report::{LogitEquivReport, LogitEquivThresholds};
 use crate::metrics::Comparison;
+use crate::picture::{GREY, legend};
 use crate::settings::Settings;
 
 const SIZE: (u32, u32) = (1200, 520);
 /// What is less than this is drawn as nothing: a scale of powers of ten has no zero.
 const LEAST: f64 = 1e-9;
-const GREY: RGBColor = RGBColor(140, 140, 140);
 /// Windows beyond the last colour begin anew.
 const COLOURS: [RGBColor; 4] = [BLUE, RED, RGBColor(0, 140, 70), RGBColor(150, 60, 170)];
 
@@ -162,13 +162,7 @@ impl LogitEquivReport {
                 .label(name)
                 .legend(move |(x, y)| Circle::new((x + 10, y), 5, colour.filled()));
         }
-        chart
-            .configure_series_labels()
-            .label_font(("sans-serif", 13))
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(GREY)
-            .draw()?;
+        legend(&mut chart, SeriesLabelPosition::LowerRight)?;
         Ok(())
     }
 
@@ -217,13 +211,7 @@ impl LogitEquivReport {
                     PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(width))
                 });
         }
-        chart
-            .configure_series_labels()
-            .label_font(("sans-serif", 13))
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.85))
-            .border_style(GREY)
-            .draw()?;
+        legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::html::{Cell, Page};
+use crate::picture;
 use crate::profile::{HeadProfile, ProfileReport};
 use crate::settings::Settings;
 
@@ -23,10 +24,7 @@ impl ProfileReport {
     /// # Errors
     /// When the picture cannot be drawn.
     pub fn svg(&self) -> Result<String, String> {
-        let mut text = String::new();
-        self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
-            .map_err(|error| error.to_string())?;
-        Ok(text)
+        picture::svg(SIZE, |area| self.draw(area))
     }
 
     /// A page with the picture and the table.

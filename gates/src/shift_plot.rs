@@ -4,6 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::html::{Cell, Page};
+use crate::picture::{self, GREY, legend};
 use crate::settings::Settings;
 use crate::shift_report::{ShiftErrors, ShiftReport};
 use crate::shift_series::ShiftSeries;
@@ -12,8 +13,6 @@ const SIZE: (u32, u32) = (1200, 860);
 
 /// Name, colour, width, and what is drawn. Where two lines lie on each other, the thin one is drawn above.
 type Line = (&'static str, RGBColor, u32, fn(&ShiftErrors) -> Option<f64>);
-
-const GREY: RGBColor = RGBColor(140, 140, 140);
 
 const LINES: [Line; 6] = [
     ("q8_0, llama.cpp", RGBColor(245, 190, 130), 6, |e| {
@@ -36,10 +35,7 @@ impl ShiftReport {
     /// # Errors
     /// When the picture cannot be drawn.
     pub fn svg(&self) -> Result<String, String> {
-        let mut text = String::new();
-        self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())
-            .map_err(|error| error.to_string())?;
-        Ok(text)
+        picture::svg(SIZE, |area| self.draw(area))
     }
 
     /// A page with the verdict, the picture and the table.
@@ -151,13 +147,7 @@ impl ShiftReport {
             chart.draw_series(line().map(|at| Circle::new(at, 3, colour.filled())))?;
         }
         if series == ShiftSeries::Distance {
-            chart
-                .configure_series_labels()
-                .label_font(("sans-serif", 13))
-                .position(SeriesLabelPosition::UpperLeft)
-                .background_style(WHITE.mix(0.85))
-                .border_style(GREY)
-                .draw()?;
+            legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
         }
         Ok(())
     }

@@ -1,13 +1,12 @@
 //! The exact lever, reckoned and measured: every split of the budget computes the same bits, and takes another time.
 
-use rolling_kv::{AddSpecial, Model, ParseSpecial, RollingKv, StateBlob, Token};
+use rolling_kv::{Model, RollingKv, StateBlob, Token};
 use serde::{Deserialize, Serialize};
 
 use super::predict::{Machine, Tail};
 use super::split::{Cache, Split};
-use crate::decode_time::{Decoder, Measured};
+use crate::decode_time::{self, Decoder, Measured};
 use crate::error::GateError;
-use crate::noise_text::noise_text;
 use crate::store::Store;
 
 /// Cells of a tile.
@@ -111,7 +110,7 @@ impl ExactLever {
         store: &mut Store,
         mut progress: impl FnMut(&'static str, f64),
     ) -> Result<ExactReport, GateError> {
-        let tokens = self.tokens(model)?;
+        let tokens = decode_time::text(model, self.n_ctx, self.decoded, self.seed)?;
         let decoded = self.decoded as usize;
         let decoder = Decoder {
             model,
@@ -165,23 +164,6 @@ impl ExactLever {
             chosen: fastest(&results),
             splits: results,
         })
-    }
-
-    fn tokens(&self, model: &Model) -> Result<Vec<Token>, GateError> {
-        let least = self.decoded + 1;
-        if self.n_ctx < least {
-            return Err(GateError::ContextTooSmall {
-                n_ctx: self.n_ctx,
-                least,
-            });
-        }
-        let needed = self.n_ctx as usize;
-        let text = noise_text(self.seed, needed);
-        let mut tokens = model
-            .vocab()
-            .tokenize(&text, AddSpecial::Auto, ParseSpecial::No)?;
-        tokens.truncate(needed);
-        Ok(tokens)
     }
 
     fn result(
