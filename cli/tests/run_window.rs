@@ -240,3 +240,46 @@ fn values_that_mean_nothing_are_refused_by_name() {
     ]);
     assert_fails(&output, 2, &["--window-cells", "--vram-target-mib"]);
 }
+
+#[test]
+fn local_layers_are_those_of_the_gates_file_and_counted() {
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, text).expect("the file is written");
+        file.display().to_string()
+    };
+    let accepted = write(
+        "budget.json",
+        r#"{"accepted":{"layers":[11,13],"cells":96,"first":4,"n_layer":30}}"#,
+    );
+    let options = ["--order", "tiled", "--window-cells", "128"];
+    let local = json(
+        &model,
+        &[&options[..], &["--local-file", &accepted, "--batch", "64"]].concat(),
+    );
+    assert_eq!(local["residency"]["layers_local"], 2);
+    assert_eq!(local["residency"]["layers_with_tail"], 28);
+
+    let foreign = write(
+        "foreign.json",
+        r#"{"accepted":{"layers":[1],"cells":96,"first":4,"n_layer":48}}"#,
+    );
+    let none = write("none.json", r#"{"accepted":null}"#);
+    for (file, words) in [
+        (foreign.as_str(), &["48 layers", "30"][..]),
+        (&none, &["accepted none", "next: "]),
+        ("/missing.json", &["/missing.json", "--local-file"]),
+    ] {
+        let mut command = program();
+        let ended = command
+            .args(["run", "-p", "x", "-n", "1", "--local-file", file, "-m"])
+            .arg(&*model)
+            .output()
+            .unwrap();
+        assert_fails(&ended, 2, words);
+    }
+}

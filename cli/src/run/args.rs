@@ -190,6 +190,12 @@ pub struct CacheArgs {
     /// [default: chosen from the free device memory and the measured link]
     #[arg(long, value_name = "N", value_parser = parse::tokens)]
     pub copy_cells: Option<u32>,
+
+    /// CHANGES WHAT THE MODEL SAYS: let the layers that `gate budget` accepted see the first and the newest tokens only
+    ///
+    /// They keep nothing else and have no tail. FILE is what `gate budget --json` wrote for this model.
+    #[arg(long, value_name = "FILE")]
+    pub local_file: Option<PathBuf>,
 }
 
 impl CacheArgs {
@@ -203,6 +209,7 @@ impl CacheArgs {
             || self.schedule.is_some()
             || self.ring_depth.is_some()
             || self.copy_cells.is_some()
+            || self.local_file.is_some()
     }
 }
 

@@ -3,8 +3,8 @@
 use std::io;
 
 use rolling_kv::{
-    BackendError, ChatError, ContextError, DecodeError, LoadError, OutputError, SamplerError,
-    VocabError,
+    BackendError, ChatError, ContextError, DecodeError, LoadError, LocalLayersError, OutputError,
+    SamplerError, VocabError,
 };
 
 use super::prompt::PromptError;
@@ -25,6 +25,10 @@ pub enum RunError {
     Load(#[from] LoadError),
     #[error(transparent)]
     Context(#[from] ContextError),
+    #[error(
+        "{0}\n  next: give what `rolling-kv gate budget --json FILE` wrote, or leave out --local-file"
+    )]
+    LocalFile(#[from] LocalLayersError),
     #[error(transparent)]
     Vocab(#[from] VocabError),
     #[error(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rolling_kv::Residency;
+use rolling_kv::{LayerResidency, Residency};
 use serde::Serialize;
 
 use super::staging::StagingJson;
@@ -129,11 +129,13 @@ pub struct ResidencyJson {
     pub order: &'static str,
     pub tile_cells: u32,
     pub kv_cells: u32,
-    /// Cells of the smallest and of the largest window; layers with a sliding window of the model are left out.
+    /// Cells of the smallest and of the largest window; layers that see a part of the text only are left out.
     pub window_cells_min: u32,
     pub window_cells_max: u32,
     pub layers: usize,
     pub layers_with_tail: usize,
+    /// Layers that see the first and the newest tokens only, by request; they change what the model says.
+    pub layers_local: usize,
     pub device_bytes: u64,
     pub host_bytes: u64,
     pub tiled_nodes: u64,
@@ -152,13 +154,14 @@ impl ResidencyJson {
     pub fn new(residency: &Residency) -> Self {
         let totals = residency.totals();
         let windows = || {
-            let own = residency.layers.iter().filter(|layer| !layer.sliding);
+            let whole = |layer: &&LayerResidency| !layer.sliding && layer.local.is_none();
+            let own = residency.layers.iter().filter(whole);
             own.map(|layer| layer.window_cells)
         };
         let tails = residency
             .layers
             .iter()
-            .filter(|layer| layer.window_cells < layer.kv_size);
+            .filter(|layer| layer.local.is_none() && layer.window_cells < layer.kv_size);
         Self {
             order: if residency.tiled { "tiled" } else { "auto" },
             tile_cells: residency.tile_cells,
@@ -172,6 +175,11 @@ impl ResidencyJson {
             window_cells_max: windows().max().unwrap_or(0),
             layers: residency.layers.len(),
             layers_with_tail: tails.count(),
+            layers_local: residency
+                .layers
+                .iter()
+                .filter(|layer| layer.local.is_some())
+                .count(),
             device_bytes: residency.device_bytes(),
             host_bytes: residency.host_bytes(),
             tiled_nodes: totals.nodes,

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use rolling_kv::{
     AddSpecial, Answer, Backend, ChatMessage, ChatTemplate, Context, ContextParams, FlashAttention,
-    KvType, LoadError, Model, ModelParams, Order, ParseSpecial, RollingKv, Schedule, Token,
+    KvType, LoadError, LocalLayers, Model, ModelParams, Order, ParseSpecial, RollingKv, Schedule,
+    Token,
 };
 
 use super::args::{CacheArgs, ContextArgs, FlashAttn, OrderArg, RunArgs, ScheduleArg, WindowArg};
@@ -106,7 +107,7 @@ pub fn context<'model>(
             FlashAttn::On => FlashAttention::On,
             FlashAttn::Off => FlashAttention::Off,
         });
-    let params = match residency(&args.cache) {
+    let params = match residency(&args.cache)? {
         Some(asked) => params.rolling_kv(asked),
         None => params,
     };
@@ -114,9 +115,9 @@ pub fn context<'model>(
 }
 
 /// What is asked of the cache; `None`: nothing, and it is llama.cpp's own.
-fn residency(args: &CacheArgs) -> Option<RollingKv> {
+fn residency(args: &CacheArgs) -> Result<Option<RollingKv>, RunError> {
     if !args.given() {
-        return None;
+        return Ok(None);
     }
     let placed = match (args.vram_target_mib, args.window_cells) {
         (Some(mib), _) => RollingKv::vram_budget_mib(mib),
@@ -141,12 +142,12 @@ fn residency(args: &CacheArgs) -> Option<RollingKv> {
     let staged = scheduled
         .ring_depth(args.ring_depth.unwrap_or(0))
         .copy_cells(args.copy_cells.unwrap_or(0));
-    Some(
-        args.resident_layers
-            .iter()
-            .cloned()
-            .fold(staged, RollingKv::resident_layers),
-    )
+    let layers = args.resident_layers.iter().cloned();
+    let placed = layers.fold(staged, RollingKv::resident_layers);
+    Ok(Some(match &args.local_file {
+        Some(file) => placed.local_layers(LocalLayers::from_file(file)?),
+        None => placed,
+    }))
 }
 
 /// What is needed, but no more than the model was trained for.
