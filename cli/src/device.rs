@@ -108,9 +108,14 @@ mod tests {
         assert_eq!(rate("link=500MB/s"), Some(5e8));
         assert_eq!(rate(""), Some(16e9));
         assert_eq!(rate("link=fast"), None);
+    }
+
+    #[test]
+    fn the_latency_of_the_link_is_read_with_its_unit() {
         let latency = |spec: &str| SimSpec(spec.into()).latency_s();
-        assert_eq!(latency("latency=5us,latency=2ms"), Some(2e-3));
-        assert_eq!(latency(""), Some(1e-5));
+        let is =
+            |spec: &str, s: f64| latency(spec).is_some_and(|found| (found / s - 1.0).abs() < 1e-12);
+        assert!(is("latency=5us,latency=2ms", 2e-3) && is("", 1e-5) && is("latency=3ns", 3e-9));
         assert_eq!(latency("latency=short"), None);
     }
 }
