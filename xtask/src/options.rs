@@ -149,25 +149,23 @@ struct Rig {
     counts: Counts,
 }
 
-/// Runs all checks and prints a line for each.
+/// Runs the checks of the options and prints a line for each.
 pub fn run(place: &Place) -> Result<Counts> {
     let rig = prepare(place)?;
     // Every program runs on one thread, so that two checks at a time take no longer than one.
     let (first, second) = std::thread::scope(|scope| {
-        let second = scope.spawn(|| checked(&rig, &[perplexity::check]));
-        let checks = [
-            help::check,
-            refusals::check,
-            completion::check,
-            local::check,
-            bench::check,
-        ];
-        let first = checked(&rig, &checks);
+        let second = scope.spawn(|| checked(&rig, &[help::check, refusals::check]));
+        let first = checked(&rig, &[completion::check, local::check, bench::check]);
         (first, second.join().expect("a check does not panic"))
     });
     let mut counts = first?;
     counts += second?;
     Ok(counts)
+}
+
+/// Placement changes no digit of a perplexity.
+pub fn perplexity(place: &Place) -> Result<Counts> {
+    checked(&prepare(place)?, &[perplexity::check])
 }
 
 /// What came of some checks, one after the other.

@@ -223,6 +223,11 @@ pub fn program_options(place: &Place) -> Result<Outcome> {
     counted(options::run(place))
 }
 
+/// Placement changes no digit of a perplexity.
+pub fn perplexity(place: &Place) -> Result<Outcome> {
+    counted(options::perplexity(place))
+}
+
 /// Nothing is built twice.
 pub fn freshness(place: &Place) -> Result<Outcome> {
     counted(fresh::run(place))

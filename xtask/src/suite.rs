@@ -9,9 +9,9 @@ use crate::steps::{
     benches, budget, clippy, collect_binaries, dependents, documentation, format, fresh_clone,
     freshness, kernel_warnings, kinds_of_cache, logit_equivalence, logit_equivalence_faults,
     long_texts, model_fetch, moved_keys, moved_positions, native_build, needles, needles_all,
-    page_in_browser, patches_check, program_options, run_equality, server_on_device, server_smoke,
-    stock_build, tails, tests, tooling_tests, tools, upstream_tests, upstream_tests_all,
-    upstream_tree, valgrind, valgrind_all,
+    page_in_browser, patches_check, perplexity, program_options, run_equality, server_on_device,
+    server_smoke, stock_build, tails, tests, tooling_tests, tools, upstream_tests,
+    upstream_tests_all, upstream_tree, valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -61,6 +61,7 @@ const GATES: &[Step] = &[
     step("stock build", &[], stock_build),
     step("model", &["native build"], model_fetch),
     step("run equality", &["model", "stock build"], run_equality),
+    step("perplexity", &["model"], perplexity),
     step("logit equivalence", &["model"], logit_equivalence),
     step("kinds of cache", &["model"], kinds_of_cache),
     step("moved keys", &["model"], moved_keys),
