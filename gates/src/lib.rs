@@ -48,7 +48,7 @@ pub use cliff_report::{CliffPoint, CliffReport, CliffThresholds};
 pub use digest::of_text as digest_of_text;
 pub use error::GateError;
 pub use logit_equiv::{Inject, LogitEquiv};
-pub use logit_equiv_report::{LogitEquivReport, LogitEquivThresholds, SpilledRun};
+pub use logit_equiv_report::{LogitEquivReport, LogitEquivThresholds, OfF16, SpilledRun};
 pub use metrics::Comparison;
 pub use niah::{Asked, Niah, Said, Spot};
 pub use niah_report::{NiahReport, NiahThresholds, TaskScore};

@@ -5,7 +5,7 @@ use rolling_kv::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::GateError;
-use crate::logit_equiv_report::{LogitEquivReport, LogitEquivThresholds, SpilledRun};
+use crate::logit_equiv_report::{LogitEquivReport, LogitEquivThresholds, OfF16, SpilledRun};
 use crate::metrics::{Comparison, surprise};
 use crate::noise_text::noise_text;
 use crate::store::Store;
@@ -68,6 +68,7 @@ struct Run {
     spill: Option<RollingKv>,
     threads: u32,
     n_ubatch: u32,
+    kv_type: KvType,
     inject: Option<Inject>,
 }
 
@@ -117,6 +118,13 @@ impl LogitEquiv {
         let again = self.stock("stock again", "stock-again", other_threads, NOISE_UBATCH);
         let noise = logits(again)?.0;
         let resident = logits(self.tiled("resident", "resident".into(), RollingKv::resident()))?.0;
+        let f16 = if self.is_quantised() {
+            let mut run = self.stock("stock with f16", "stock-f16", self.threads, UBATCH);
+            run.kv_type = KvType::F16;
+            Some(logits(run)?.0)
+        } else {
+            None
+        };
         let mut spilled = Vec::new();
         for &cells in &self.windows {
             let spill = RollingKv::window_cells(cells);
@@ -130,6 +138,9 @@ impl LogitEquiv {
                 window_cells: lay.window_cells,
                 vs_stock: Comparison::new(&stock, &logits, n_vocab),
                 vs_resident: Comparison::new(&resident, &logits, n_vocab),
+                vs_f16: f16
+                    .as_ref()
+                    .map(|f16| Comparison::new(f16, &logits, n_vocab)),
                 residency: lay.residency,
                 tiles_tail: lay.tiles_tail,
             });
@@ -146,6 +157,10 @@ impl LogitEquiv {
             guess_nats: (n_vocab as f64).ln(),
             stock_vs_stock: Comparison::new(&stock, &noise, n_vocab),
             resident_vs_stock: Comparison::new(&stock, &resident, n_vocab),
+            of_f16: f16.as_ref().map(|f16| OfF16 {
+                stock: Comparison::new(f16, &stock, n_vocab),
+                resident: Comparison::new(f16, &resident, n_vocab),
+            }),
             spilled,
             positions,
             judged: Judged::default(),
@@ -160,8 +175,13 @@ impl LogitEquiv {
             spill: None,
             threads,
             n_ubatch,
+            kv_type: self.kv_type,
             inject: None,
         }
+    }
+
+    fn is_quantised(&self) -> bool {
+        !matches!(self.kv_type, KvType::F32 | KvType::F16 | KvType::Bf16)
     }
 
     fn tiled(&self, bar: &'static str, key: String, spill: RollingKv) -> Run {
@@ -171,6 +191,7 @@ impl LogitEquiv {
             spill: Some(spill.order(Order::Tiled)),
             threads: self.threads,
             n_ubatch: UBATCH,
+            kv_type: self.kv_type,
             inject: None,
         }
     }
@@ -196,7 +217,7 @@ impl LogitEquiv {
         let params = ContextParams::new(self.n_ctx)
             .threads(run.threads)
             .n_ubatch(run.n_ubatch)
-            .cache_types(self.kv_type, self.kv_type);
+            .cache_types(run.kv_type, run.kv_type);
         match (run.spill.clone(), self.tile_cells) {
             (Some(spill), Some(cells)) => params.rolling_kv(spill.tile_cells(cells)),
             (Some(spill), None) => params.rolling_kv(spill),

@@ -14,6 +14,8 @@ pub struct LogitEquivThresholds {
     pub floor_factor: Threshold,
     /// Mean divergence in nats that is none.
     pub floor_least: Threshold,
+    /// With a quantised cache: mean divergence from a cache of f16, over that of stock's own quantised cache.
+    pub type_factor: Threshold,
     /// Logits of a spilled run with other bits than those of the resident one.
     pub other_bits: Threshold,
 }
@@ -41,10 +43,23 @@ pub struct LogitEquivReport {
     pub stock_vs_stock: Comparison,
     /// The resident tiled run against llama.cpp's own attention.
     pub resident_vs_stock: Comparison,
+    /// With a quantised cache: both against llama.cpp's own attention over a cache of f16.
+    pub of_f16: Option<OfF16>,
     /// The spilled runs.
     pub spilled: Vec<SpilledRun>,
     /// The positions that are compared.
     pub positions: Vec<usize>,
+}
+
+/// Runs with a quantised cache against llama.cpp's own attention over a cache of f16. Stock rounds each query to 8 bits before it
+/// multiplies it with a quantised K, alike in every run, so that it repeats itself and is off all the same; ours does not.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct OfF16 {
+    /// llama.cpp's own attention.
+    pub stock: Comparison,
+    /// The resident tiled run.
+    pub resident: Comparison,
 }
 
 /// A run with a window.
@@ -57,6 +72,8 @@ pub struct SpilledRun {
     pub vs_stock: Comparison,
     /// Against the resident tiled run.
     pub vs_resident: Comparison,
+    /// With a quantised cache: against llama.cpp's own attention over a cache of f16.
+    pub vs_f16: Option<Comparison>,
     /// Where its cache lay and what its attention did, in words.
     pub residency: String,
     /// Tiles read from a tail.
@@ -71,6 +88,10 @@ impl LogitEquivReport {
             ("stock against stock".to_owned(), &self.stock_vs_stock),
             ("resident against stock".to_owned(), &self.resident_vs_stock),
         ];
+        if let Some(of_f16) = &self.of_f16 {
+            rows.push(("stock against stock of f16".to_owned(), &of_f16.stock));
+            rows.push(("resident against stock of f16".to_owned(), &of_f16.resident));
+        }
         for run in &self.spilled {
             let window = run.window_cells;
             rows.push((format!("window {window} against stock"), &run.vs_stock));
@@ -90,11 +111,30 @@ impl LogitEquivReport {
     }
 
     pub(crate) fn judge(mut self, thresholds: &LogitEquivThresholds) -> Self {
-        let at_floor = |who: &str, found: &Comparison, window: &str| {
+        let at_floor = |who: &str,
+                        found: &Comparison,
+                        of_f16: Option<&Comparison>,
+                        window: &str| {
+            if let (Some(stock), Some(found)) = (&self.of_f16, of_f16) {
+                return Check::at_most(
+                    "type-factor",
+                    &thresholds.type_factor,
+                    format!(
+                        "{who} is as near to a cache of f16 as stock's own quantised one{window}: mean KLD {:.3e}, over that of stock",
+                        found.kld_mean
+                    ),
+                    found.kld_mean / stock.stock.kld_mean,
+                );
+            }
             let what = format!("{who} is at the noise floor of stock{window}: mean KLD ");
             self.at_floor(thresholds, what, found.kld_mean)
         };
-        let mut checks = vec![at_floor("resident", &self.resident_vs_stock, "")];
+        let mut checks = vec![at_floor(
+            "resident",
+            &self.resident_vs_stock,
+            self.of_f16.as_ref().map(|of| &of.resident),
+            "",
+        )];
         for run in &self.spilled {
             let window = format!(" (window {})", run.window_cells);
             checks.push(Check::at_most(
@@ -103,7 +143,12 @@ impl LogitEquivReport {
                 format!("spilled and resident have the same bits{window}: logits that differ"),
                 run.vs_resident.bits_differ as f64,
             ));
-            checks.push(at_floor("spilled", &run.vs_stock, &window));
+            checks.push(at_floor(
+                "spilled",
+                &run.vs_stock,
+                run.vs_f16.as_ref(),
+                &window,
+            ));
         }
         let mut notes = Vec::new();
         if self.surprise_nats >= self.guess_nats {
@@ -148,10 +193,12 @@ impl LogitEquivReport {
             guess_nats: 2f64.ln(),
             stock_vs_stock: Comparison::new(&stock, &rows(noise), 2),
             resident_vs_stock: Comparison::new(&stock, &resident, 2),
+            of_f16: None,
             spilled: vec![SpilledRun {
                 window_cells: 64,
                 vs_stock: Comparison::new(&stock, &rows(ours + spilled), 2),
                 vs_resident: Comparison::new(&resident, &rows(ours + spilled), 2),
+                vs_f16: None,
                 residency: "half of it".into(),
                 tiles_tail: 1,
             }],
@@ -192,6 +239,23 @@ mod tests {
         assert_eq!(failed(&found), ["floor-factor", "floor-factor"]);
         let found = judged(LogitEquivReport::for_tests(0.0, 0.1, 0.0), |_| {});
         assert_eq!(failed(&found), ["floor-least", "floor-least"]);
+    }
+
+    #[test]
+    fn a_quantised_cache_is_judged_by_how_far_stock_is_off_one_of_f16() {
+        let with = |stock: f32, ours: f32| {
+            let mut report = LogitEquivReport::for_tests(0.0, 0.1, 0.0);
+            let of = |off: f32| LogitEquivReport::for_tests(off, 0.0, 0.0).stock_vs_stock;
+            report.spilled[0].vs_f16 = Some(of(ours));
+            report.of_f16 = Some(OfF16 {
+                stock: of(stock),
+                resident: of(ours),
+            });
+            judged(report, |_| {})
+        };
+        assert_eq!(with(0.1, 0.1).verdict, Verdict::Pass);
+        assert_eq!(with(0.1, 0.05).verdict, Verdict::Pass);
+        assert_eq!(failed(&with(0.1, 0.2)), ["type-factor", "type-factor"]);
     }
 
     #[test]

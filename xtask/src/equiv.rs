@@ -52,7 +52,14 @@ const ARCHITECTURES: [&str; 7] = [
 const ON_A_DEVICE: &[&str] = &["--device", "sim:mem=256MiB"];
 
 /// The small real model with a quantised cache.
-const QUANTISED: &[&str] = &["--cache-type", "q8_0", "--window-cells", "1024"];
+const QUANTISED: &[&str] = &[
+    "--cache-type",
+    "q8_0",
+    "--ctx",
+    "2048",
+    "--window-cells",
+    "512",
+];
 
 /// Each gate's spec with what makes it quick, for a fault.
 const ONE_WINDOW: &[&str] = &["--window-cells", "1024"];
