@@ -30,8 +30,7 @@ impl BudgetReport {
     /// When the picture cannot be drawn.
     pub fn html(&self, settings: &Settings) -> Result<String, String> {
         const MIB: f64 = 1_048_576.0;
-        let mut page =
-            Page::new("A budget of device memory: where cells lie, and which layers may see less");
+        let mut page = Page::new("A budget of device memory");
         page.verdict(&self.judged);
         page.picture(&self.svg()?);
         page.table(

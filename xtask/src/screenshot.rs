@@ -113,11 +113,7 @@ const PAGES: [Page; 5] = [
         ],
         tiny: Some("tiny:llama"),
         fault: None,
-        words: &[
-            "A budget of device memory: where cells lie, and which layers may see less",
-            "resident layers",
-            "Options",
-        ],
+        words: &["A budget of device memory", "resident layers", "Options"],
         cells: 0,
         plots: 1,
         arms: &[],
