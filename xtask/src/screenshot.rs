@@ -45,7 +45,7 @@ struct Page {
 }
 
 /// A gate that passed, and one into which a fault was put; their row of five answers is one that a telephone must scroll. Then two with a plot.
-const PAGES: [Page; 5] = [
+const PAGES: [Page; 4] = [
     Page {
         name: "niah-pass",
         gate: NEEDLES,
@@ -93,27 +93,6 @@ const PAGES: [Page; 5] = [
         tiny: Some("tiny:llama"),
         fault: None,
         words: &["Options", "window-cells"],
-        cells: 0,
-        plots: 1,
-        arms: &[],
-    },
-    Page {
-        name: "budget",
-        gate: &[
-            "budget",
-            "--exact-only",
-            "--ctx",
-            "512",
-            "--copy-cells",
-            "64",
-            "--decoded",
-            "4",
-            "--threads",
-            "1",
-        ],
-        tiny: Some("tiny:llama"),
-        fault: None,
-        words: &["A budget of device memory", "resident layers", "Options"],
         cells: 0,
         plots: 1,
         arms: &[],
