@@ -92,7 +92,8 @@ ggml_tensor * rkv_cpy_part(ggml_context * ctx, ggml_tensor * window, const rkv_t
 
 void rkv_copy_stream(const rkv_tail & tail, uint32_t src, uint32_t dst) {
     if (tail.local) {
-        tail.local->streams[dst] = tail.local->streams[src];
+        tail.local->streams[dst]     = tail.local->streams[src];
+        tail.local->row_of_cell[dst] = tail.local->row_of_cell[src];
     }
     if (!tail.split()) {
         return;

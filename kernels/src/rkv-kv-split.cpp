@@ -168,6 +168,7 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
     if (is_local[il]) {
         res.local = local;
         local->streams.assign(k->ne[2], std::vector<rkv_local_row>(local->rows()));
+        local->row_of_cell.resize(k->ne[2]);
     }
 
     step->streams.resize(k->ne[2]);

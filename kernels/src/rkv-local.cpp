@@ -7,9 +7,9 @@
 #include "llama-io.h"
 #include "llama-kv-cache.h"
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
-#include <unordered_map>
 
 namespace {
 
@@ -56,14 +56,23 @@ uint32_t rkv_local_ring(uint32_t first, uint32_t cells, uint32_t n_batch) {
     return uint32_t(rows) - first;
 }
 
-int64_t rkv_local::find(uint32_t stream, uint32_t cell) const {
-    const auto & rows = streams[stream];
-    for (size_t r = 0; r < rows.size(); ++r) {
-        if (rows[r].pos >= 0 && rows[r].cell == cell) {
-            return int64_t(r);
-        }
+void rkv_local::put(uint32_t stream, int32_t pos, uint32_t cell) {
+    auto & rows = streams[stream];
+    if (const int64_t before = find(stream, cell); before >= 0) {
+        rows[before].pos = -1;
     }
-    return -1;
+    const uint32_t row = row_of(pos);
+    rows[row] = { pos, cell };
+    row_of_cell[stream][cell] = row;
+}
+
+int64_t rkv_local::find(uint32_t stream, uint32_t cell) const {
+    const auto it = row_of_cell[stream].find(cell);
+    if (it == row_of_cell[stream].end()) {
+        return -1;
+    }
+    const rkv_local_row & row = streams[stream][it->second];
+    return row.pos >= 0 && row.cell == cell ? int64_t(it->second) : -1;
 }
 
 void rkv_local_build(ggml_context * ctx, rkv_local * local, ggml_tensor * idxs, int64_t n_stream) {
@@ -137,17 +146,10 @@ void rkv_local_state_check(rkv_local * local, llama_io_read_i & io, int64_t seq_
 void rkv_local_state_write(const rkv_local_part & part, llama_io_write_i & io, const std::vector<uint32_t> & cells) {
     std::vector<uint8_t>  held(cells.size(), 0);
     std::vector<uint32_t> rows(cells.size(), 0);
-    std::unordered_map<uint32_t, uint32_t> row_of_cell;
-    const auto & known = part.local.streams[part.stream];
-    for (uint32_t r = 0; r < known.size(); ++r) {
-        if (known[r].pos >= 0) {
-            row_of_cell[known[r].cell] = r;
-        }
-    }
     for (size_t i = 0; i < cells.size(); ++i) {
-        const auto it = row_of_cell.find(cells[i]);
-        held[i] = it != row_of_cell.end();
-        rows[i] = held[i] ? it->second : 0;
+        const int64_t row = part.local.find(part.stream, cells[i]);
+        held[i] = row >= 0;
+        rows[i] = uint32_t(std::max<int64_t>(row, 0));
     }
     io.write(held.data(), held.size());
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -163,7 +165,7 @@ void rkv_local_state_read(const rkv_local_part & part, llama_io_read_i & io, con
     for (size_t i = 0; i < cells.size(); ++i) {
         if (held[i]) {
             const uint32_t row = part.local.row_of(pos[i]);
-            part.local.streams[part.stream][row] = { pos[i], cells[i] };
+            part.local.put(part.stream, pos[i], cells[i]);
             io.read_tensor(part.rows, row*part.row_bytes, part.row_bytes);
         }
     }
@@ -197,7 +199,7 @@ bool rkv_local_loses(const llama_memory_i * memory, int32_t seq, int32_t p0, int
 void rkv_local_write(rkv_local & local, const rkv_local_step & step, int64_t * idxs) {
     for (uint32_t i = 0; i < step.n_tokens; ++i) {
         const uint32_t row = local.row_of(step.pos[i]);
-        local.streams[step.stream][row] = { step.pos[i], step.cells[i] };
+        local.put(step.stream, step.pos[i], step.cells[i]);
         idxs[i] = int64_t(step.stream)*local.rows() + row;
     }
 }

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 class llama_io_read_i;
@@ -33,6 +34,7 @@ struct rkv_local {
     uint32_t digest; // of the above and of the layers: what must agree between a state and its reader
 
     std::vector<std::vector<rkv_local_row>> streams; // [n_stream][rows]
+    std::vector<std::unordered_map<uint32_t, uint32_t>> row_of_cell; // [n_stream]: the row that a cell was put into last
 
     // Inputs of the graph that was built last.
     ggml_tensor * idxs = nullptr; // [n_tokens] i64: rows over all streams
@@ -49,6 +51,9 @@ struct rkv_local {
     }
 
     void forget(uint32_t stream) { streams[stream].assign(rows(), {}); }
+
+    // Notes that a row holds a token now. A row of what the cell held before, at another position, holds nothing any more.
+    void put(uint32_t stream, int32_t pos, uint32_t cell);
 
     // Row of a cell, or -1.
     int64_t find(uint32_t stream, uint32_t cell) const;

@@ -259,6 +259,29 @@ fn a_state_of_local_layers_goes_on_where_it_was_saved() {
 }
 
 #[test]
+fn regression_a_cell_that_was_used_twice_is_saved_with_its_newer_row() {
+    let backend = backend();
+    let model = four_layers(&backend);
+    let params = ContextParams::new(256)
+        .n_batch(BATCH)
+        .n_ubatch(BATCH)
+        .threads(1);
+    let spill = || RollingKv::window_cells(64).local_layers(LocalLayers::new(1..=2, 150));
+    let mut source = spilled(&model, &params, spill());
+    read(&mut source, 0, 250, 3);
+    // New tokens take the cells of what was removed, and keep their own positions.
+    source.memory().remove(0, 20..120).expect("removed");
+    read(&mut source, 0, 90, 4);
+    let state = source.save_sequence(0).expect("it is saved");
+    let expected = read(&mut source, 0, 5, 8);
+    let mut target = spilled(&model, &params, spill());
+    target.restore_sequence(&state, 0).expect("it is restored");
+    // The cells lie in another order now, and are summed in it.
+    let apart = nmse(&read(&mut target, 0, 5, 8), &expected);
+    assert!(apart < 1e-5, "{apart:e}");
+}
+
+#[test]
 fn a_state_of_other_local_layers_is_refused_before_anything_changes() {
     let backend = backend();
     let model = four_layers(&backend);
