@@ -67,6 +67,7 @@ mod sampler_steps;
 mod staging;
 #[cfg(test)]
 mod staging_plan;
+mod tail;
 mod state;
 mod state_format;
 mod state_transfer;
@@ -100,6 +101,7 @@ pub use model_params::{LoadMode, ModelParams, SplitMode};
 pub use perf::Perf;
 pub use residency::{Counters, LayerResidency, Local, Part, Residency, Row};
 pub use rolling::{Order, RollingKv, Schedule, Shift, ShiftPath};
+pub use tail::TailEngine;
 pub use rope::LayerRope;
 pub use sampler::Sampler;
 pub use sampler_steps::{Penalties, SamplerBuilder};

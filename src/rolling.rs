@@ -7,6 +7,7 @@ use crate::error::RollingKvError;
 use crate::ffi;
 use crate::local::LocalLayers;
 use crate::model::Model;
+use crate::tail::TailEngine;
 
 /// The order in which attention goes over the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -81,6 +82,8 @@ pub struct RollingKv {
     schedule: Schedule,
     ring_depth: u32,
     copy_cells: u32,
+    engine: TailEngine,
+    host_threads: u32,
     shift: Shift,
     shift_path: ShiftPath,
     local: Option<LocalLayers>,
@@ -119,6 +122,8 @@ impl RollingKv {
             schedule: Schedule::Ring,
             ring_depth: 0,
             copy_cells: 0,
+            engine: TailEngine::Auto,
+            host_threads: 0,
             shift: Shift::Rerope,
             shift_path: ShiftPath::Auto,
             local: None,
@@ -154,6 +159,18 @@ impl RollingKv {
     /// memory and the measured link unless set; no bit of a result depends on it.
     pub fn copy_cells(mut self, cells: u32) -> Self {
         self.copy_cells = cells;
+        self
+    }
+
+    /// Who attends to cells in host memory in steps of few queries.
+    pub fn tail_engine(mut self, engine: TailEngine) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// Threads of the host engine, which sleep while it has nothing to do; as many as the context computes with unless set.
+    pub fn host_threads(mut self, threads: u32) -> Self {
+        self.host_threads = threads;
         self
     }
 
@@ -225,16 +242,9 @@ impl RollingKv {
             local.check(model)?;
         }
         Ok(Checked {
-            window: self.window,
-            order: self.order,
+            asked: self.clone(),
             tile,
             layer_window,
-            schedule: self.schedule,
-            ring_depth: self.ring_depth,
-            copy_cells: self.copy_cells,
-            shift: self.shift,
-            shift_path: self.shift_path,
-            local: self.local.clone(),
         })
     }
 }
@@ -251,59 +261,57 @@ impl Window {
 
 /// A request that was checked. Owns what the C struct points to.
 pub(crate) struct Checked {
-    window: Window,
-    order: Order,
+    asked: RollingKv,
     tile: u32,
     layer_window: Vec<i64>,
-    schedule: Schedule,
-    ring_depth: u32,
-    copy_cells: u32,
-    shift: Shift,
-    shift_path: ShiftPath,
-    local: Option<LocalLayers>,
 }
 
 impl Checked {
     /// The C struct; it points into `self`.
     pub(crate) fn to_ffi(&self) -> ffi::rkv_params {
+        let asked = &self.asked;
         let mut params = ffi::rkv_params {
             mode: ffi::RKV_MODE_WINDOW,
-            order: match self.order {
+            order: match asked.order {
                 Order::Auto => ffi::RKV_ORDER_AUTO,
                 Order::Tiled => ffi::RKV_ORDER_TILED,
             },
-            window_cells: self.window.to_ffi(),
+            window_cells: asked.window.to_ffi(),
             tile_cells: self.tile,
-            vram_target: match self.window {
+            vram_target: match asked.window {
                 Window::Auto { vram_target } => vram_target,
                 _ => 0,
             },
             layer_window: self.layer_window.as_ptr(),
             n_layer_window: self.layer_window.len(),
             staging: ffi::rkv_staging_params {
-                schedule: match self.schedule {
+                schedule: match asked.schedule {
                     Schedule::Ring => ffi::RKV_SCHEDULE_RING,
                     Schedule::Op => ffi::RKV_SCHEDULE_OP,
                 },
-                depth: self.ring_depth,
-                copy_cells: self.copy_cells,
+                depth: asked.ring_depth,
+                copy_cells: asked.copy_cells,
+                engine: asked.engine.to_ffi(),
+                host_threads: asked.host_threads,
             },
-            shift: match self.shift {
+            shift: match asked.shift {
                 Shift::Rerope => ffi::RKV_SHIFT_REROPE,
                 Shift::Guard => ffi::RKV_SHIFT_GUARD,
             },
-            shift_path: match self.shift_path {
+            shift_path: match asked.shift_path {
                 ShiftPath::Auto => ffi::RKV_SHIFT_PATH_AUTO,
                 ShiftPath::Host => ffi::RKV_SHIFT_PATH_HOST,
                 ShiftPath::Device => ffi::RKV_SHIFT_PATH_DEVICE,
             },
+            tail_type_k: 0,
+            tail_type_v: 0,
             local_layers: std::ptr::null(),
             n_local_layers: 0,
             local_cells: 0,
             local_first: 0,
             local_n_layer: 0,
         };
-        if let Some(local) = &self.local {
+        if let Some(local) = &asked.local {
             local.put(&mut params);
         }
         params

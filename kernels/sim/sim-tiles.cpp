@@ -131,7 +131,25 @@ uint64_t fed_bytes(const device & d, const ggml_tensor * node) {
 
 } // namespace
 
-void collect_node(const device & d, const graph_copy::node_pair & pair, uint32_t copy_cells, step_feeds & step) {
+bool host_may(const ggml_tensor * node) {
+    return node->src[0]->ne[1] <= RKV_ATTN_QUERIES_FEW;
+}
+
+void count_node(const device & d, const ggml_tensor * node, std::vector<rkv::balance_item> & items) {
+    const tail_part part = tail_of(node);
+    if (!in_tail_memory(d, part.k)) {
+        return;
+    }
+    const int64_t tile = node->op_params[RKV_OP_PARAM_TILE];
+    for (int64_t s = 0; s < node->src[0]->ne[3]; ++s) {
+        const int64_t  live = in_use(node, first_stream(part.k) + s, part.begin, part.end).live - part.begin;
+        const uint64_t cell = rows_of(part.k, 0, 1, s).width + (v_within_k(part.k, part.v) ? 0 : rows_of(part.v, 0, 1, s).width);
+        items.push_back({ uint32_t((live + tile - 1)/tile), uint64_t(live)*cell });
+    }
+}
+
+void collect_node(const device & d, const graph_copy::node_pair & pair, uint32_t copy_cells, const uint32_t * ring, step_feeds & step,
+        std::vector<rkv_host_tile> & host) {
     const ggml_tensor * node = pair.source;
     const tail_part     part = tail_of(node);
     if (!in_tail_memory(d, part.k)) {
@@ -147,18 +165,25 @@ void collect_node(const device & d, const graph_copy::node_pair & pair, uint32_t
     n.node   = pair.copy;
     n.n_tile = int((part.end + tile - 1)/tile);
     n.base   = d.cost.of_node(node, fed_bytes(d, node));
-    n.index.assign(size_t(n_stream)*n.n_tile, -1);
+    n.index.assign(size_t(n_stream)*n.n_tile, node_feed::NOT_FED);
 
     const size_t before = step.tiles.size();
     for (int64_t s = 0; s < n_stream; ++s) {
-        for (int64_t begin = part.begin; begin < part.end; begin += of_copy) {
-            const cell_range cells = in_use(node, first_stream(part.k) + s, begin, std::min(begin + of_copy, part.end));
+        const int64_t stream = first_stream(part.k) + s;
+        const int64_t split  = part.begin + std::min<int64_t>(int64_t(ring[s])*tile, part.end - part.begin);
+        for (int64_t begin = part.begin; begin < split; begin += of_copy) {
+            const cell_range cells = in_use(node, stream, begin, std::min(begin + of_copy, split));
             if (cells.live > cells.begin) {
                 collect_copy(part, s, cells, of_copy, n, step);
             }
         }
+        const int64_t live = in_use(node, stream, part.begin, part.end).live;
+        for (int64_t begin = split; begin < live; begin += tile) {
+            n.index[size_t(s)*n.n_tile + begin/tile] = node_feed::host_tile(int(host.size()));
+            host.push_back({ int32_t(s), int32_t(begin/tile) });
+        }
     }
-    if (step.tiles.size() == before) {
+    if (step.tiles.size() == before && host.empty()) {
         step.nodes.pop_back();
     }
 }

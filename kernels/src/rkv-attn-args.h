@@ -59,6 +59,7 @@ struct attn_args {
 
     // With a feed: the rows after waiting for them, and giving them back. Every thread calls both for every tile, in order.
     bool      fed(int stream, int t) const { return feed && feed->brings(feed->user, stream, t); }
+    bool      by_host(int stream, int t) const { return feed && feed->by_host(feed->user, stream, t); }
     tile_rows rows_fed(int stream, int t) const;
     void      release_fed(int stream, int t, int nth) const { feed->release(feed->user, stream, t, nth); }
 

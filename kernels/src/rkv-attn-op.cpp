@@ -41,9 +41,14 @@ static void count(const attn_args & a, const mask_table & table, rkv_layer_count
             }
             if (t < a.n_tile_win && !c.all_in_tail) {
                 c.tiles_window++;
-            } else {
-                c.tiles_tail++;
-                c.tail_bytes_read += cell_bytes * a.tile_cells(t);
+                continue;
+            }
+            const uint64_t bytes = cell_bytes * a.tile_cells(t);
+            c.tiles_tail++;
+            c.tail_bytes_read += bytes;
+            if (a.by_host(stream, t)) {
+                c.tiles_host++;
+                c.host_bytes_read += bytes;
             }
         }
     }

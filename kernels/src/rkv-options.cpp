@@ -130,6 +130,23 @@ void set_copy_cells(rkv_option_set & o, const std::string & value) {
     o.params.staging.copy_cells = uint32_t(parse_number(value, uint64_t(1) << 20, "a number of cells, or 0"));
 }
 
+void set_engine(rkv_option_set & o, const std::string & value) {
+    static const std::pair<const char *, rkv_tail_engine> names[] = {
+        { "auto", RKV_TAIL_ENGINE_AUTO }, { "stream", RKV_TAIL_ENGINE_STREAM }, { "host", RKV_TAIL_ENGINE_HOST }, { "hybrid", RKV_TAIL_ENGINE_HYBRID },
+    };
+    for (const auto & [name, engine] : names) {
+        if (value == name) {
+            o.params.staging.engine = engine;
+            return;
+        }
+    }
+    bad_value(value, "auto, stream, host or hybrid");
+}
+
+void set_tail_threads(rkv_option_set & o, const std::string & value) {
+    o.params.staging.host_threads = uint32_t(parse_number(value, 512, "a number of threads up to 512, or 0"));
+}
+
 void set_shift(rkv_option_set & o, const std::string & value) {
     if (value != "rerope" && value != "guard") {
         bad_value(value, "rerope or guard");
@@ -162,6 +179,10 @@ const std::vector<rkv_option> & rkv_option_table() {
           "when a device brings tiles to its memory: 'ring' (ahead of the layers that read them) or 'op' (once the layer has begun; to measure against) (default: ring)", set_schedule },
         { "--kv-ring-depth", "N", "LLAMA_ARG_KV_RING_DEPTH", "copies on their way or waiting on the device at a time (default: 0 = from its free memory and link)", set_depth },
         { "--kv-copy-cells", "N", "LLAMA_ARG_KV_COPY_CELLS", "cells brought to the device in one copy, rounded down to whole tiles (default: 0 = from its free memory and link)", set_copy_cells },
+        { "--kv-tail-engine", "ENGINE", "LLAMA_ARG_KV_TAIL_ENGINE",
+          "who attends to cells in host memory while tokens are generated: 'stream' (the device, over its link), 'host' (the CPU, where they lie), 'hybrid' (both at a time),\n"
+          "or 'auto', which starts as hybrid and goes by what the steps show (default: auto)", set_engine },
+        { "--kv-tail-threads", "N", "LLAMA_ARG_KV_TAIL_THREADS", "CPU threads that attend to cells in host memory (default: 0 = as many as --threads)", set_tail_threads },
         { "--kv-shift", "MODE", "LLAMA_ARG_KV_SHIFT",
           "context shift, self-extend and cache reuse while cells lie in host memory: 'rerope' (K is turned to its new positions in both parts) or 'guard' (they are turned off)\n"
           "(default: rerope)", set_shift },

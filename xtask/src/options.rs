@@ -45,7 +45,7 @@ struct Opt {
     expected: &'static str,
 }
 
-const OPTIONS: [Opt; 15] = [
+const OPTIONS: [Opt; 17] = [
     Opt {
         name: "--kv-residency-mode",
         env: "LLAMA_ARG_KV_RESIDENCY_MODE",
@@ -99,6 +99,18 @@ const OPTIONS: [Opt; 15] = [
         env: "LLAMA_ARG_KV_COPY_CELLS",
         bad: "-1",
         expected: "a number of cells",
+    },
+    Opt {
+        name: "--kv-tail-engine",
+        env: "LLAMA_ARG_KV_TAIL_ENGINE",
+        bad: "cpu",
+        expected: "auto, stream, host or hybrid",
+    },
+    Opt {
+        name: "--kv-tail-threads",
+        env: "LLAMA_ARG_KV_TAIL_THREADS",
+        bad: "all",
+        expected: "a number of threads",
     },
     Opt {
         name: "--kv-shift",

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
+use rolling_kv::TailEngine;
+
 use super::parse;
 use crate::device::SimSpec;
 
@@ -191,6 +193,18 @@ pub struct CacheArgs {
     #[arg(long, value_name = "N", value_parser = parse::tokens)]
     pub copy_cells: Option<u32>,
 
+    /// Who attends to cells in host memory while the answer is generated: the device over its link, the host where they lie, or both
+    ///
+    /// [default: auto, which goes by what the steps show]
+    #[arg(long, value_name = "ENGINE", value_enum)]
+    pub tail_engine: Option<EngineArg>,
+
+    /// Threads of the host that attend to cells in host memory
+    ///
+    /// [default: as many as --threads]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
+    pub tail_threads: Option<u32>,
+
     /// CHANGES WHAT THE MODEL SAYS: let the layers that `gate budget` accepted see the first and the newest tokens only
     ///
     /// They keep nothing else and have no tail. FILE is what `gate budget --json` wrote for this model.
@@ -209,6 +223,8 @@ impl CacheArgs {
             || self.schedule.is_some()
             || self.ring_depth.is_some()
             || self.copy_cells.is_some()
+            || self.tail_engine.is_some()
+            || self.tail_threads.is_some()
             || self.local_file.is_some()
     }
 }
@@ -234,6 +250,26 @@ pub enum OrderArg {
 pub enum ScheduleArg {
     Ring,
     Op,
+}
+
+/// Who attends to the tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineArg {
+    Auto,
+    Stream,
+    Host,
+    Hybrid,
+}
+
+impl From<EngineArg> for TailEngine {
+    fn from(engine: EngineArg) -> Self {
+        match engine {
+            EngineArg::Auto => Self::Auto,
+            EngineArg::Stream => Self::Stream,
+            EngineArg::Host => Self::Host,
+            EngineArg::Hybrid => Self::Hybrid,
+        }
+    }
 }
 
 /// The types that llama.cpp can keep keys and values in.

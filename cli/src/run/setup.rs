@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rolling_kv::{
     AddSpecial, Answer, Backend, ChatMessage, ChatTemplate, Context, ContextParams, FlashAttention,
-    KvType, LoadError, LocalLayers, Model, ModelParams, Order, ParseSpecial, RollingKv, Schedule,
+    KvType, LoadError, LocalLayers, Model, ModelParams, Order, ParseSpecial, RollingKv, Schedule, TailEngine,
     Token,
 };
 
@@ -141,7 +141,9 @@ fn residency(args: &CacheArgs) -> Result<Option<RollingKv>, RunError> {
     // 0 leaves the choice to the device.
     let staged = scheduled
         .ring_depth(args.ring_depth.unwrap_or(0))
-        .copy_cells(args.copy_cells.unwrap_or(0));
+        .copy_cells(args.copy_cells.unwrap_or(0))
+        .tail_engine(args.tail_engine.map_or(TailEngine::Auto, Into::into))
+        .host_threads(args.tail_threads.unwrap_or(0));
     let layers = args.resident_layers.iter().cloned();
     let placed = layers.fold(staged, RollingKv::resident_layers);
     Ok(Some(match &args.local_file {
