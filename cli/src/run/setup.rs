@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rolling_kv::{
     AddSpecial, Answer, Backend, ChatMessage, ChatTemplate, Context, ContextParams, FlashAttention,
-    KvType, LoadError, LocalLayers, Model, ModelParams, Order, ParseSpecial, RollingKv, Schedule, TailEngine,
-    Token,
+    KvType, LoadError, LocalLayers, Model, ModelParams, Order, ParseSpecial, RollingKv, Schedule,
+    TailEngine, Token,
 };
 
 use super::args::{CacheArgs, ContextArgs, FlashAttn, OrderArg, RunArgs, ScheduleArg, WindowArg};
