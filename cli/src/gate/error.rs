@@ -46,6 +46,10 @@ pub enum GateCommandError {
     Link,
     #[error("the latency of the device's link is not understood\n  next: give it as latency=10us")]
     Latency,
+    #[error(
+        "the device says what its link or its host brings\n  next: give that with --links and --host-rate, of which there can be several"
+    )]
+    RateOfDevice,
     #[error("the picture could not be drawn: {0}\n  next: leave out --plot and --html")]
     Draw(String),
     #[error("a flipped byte is a fault of `gate logit-equiv`\n  next: use --inject drop or stale")]
