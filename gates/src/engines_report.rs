@@ -93,7 +93,7 @@ impl<'a> Points<'a> {
         of: fn(&EnginesPoint) -> f64,
     ) -> Check {
         let mut all: Vec<f64> = self.all().map(|(_, point)| of(point)).collect();
-        let what = format!("{what}, median of {} points", all.len());
+        let what = format!("{what}, the median of all points");
         Check::at_most(name, threshold, what, median(&mut all))
     }
 }
