@@ -198,6 +198,7 @@ rkv_residency rkv_residency_resolve(const llama_model & model, const llama_conte
     params.n_layer_window = 0;
     resolve_local(res, model, cp);
     res.beside_bytes      = beside_bytes(model, cp);
+    res.measured_only     = model.hparams.no_alloc;
 
     const int64_t asked = params.window_cells;
     params.window_cells = whole_tiles(asked, params.tile_cells);

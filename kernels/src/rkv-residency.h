@@ -32,6 +32,7 @@ struct rkv_residency {
     std::vector<bool>    local_layers; // [n_layer], or empty
     uint32_t             local_ring = 0; // see rkv_local_ring
     bool                 alibi = false;
+    bool                 measured_only = false; // memory is counted and not taken, as by --fit: an automatic window is as small as it can be
     uint64_t             beside_bytes = 0; // sliding caches and states per sequence: they stay on the device and count against a target
 
     bool active() const { return params.mode == RKV_MODE_WINDOW; }
