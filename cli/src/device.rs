@@ -1,6 +1,6 @@
-//! The option `--device`: a device that is not there.
+//! The option `--device`: a device that is not there, or one that is.
 
-use rolling_kv::{Backend, BackendError};
+use rolling_kv::{Backend, BackendError, Device, DeviceKind};
 
 /// Starts the backends, and adds the simulated device when one was asked for.
 pub fn start(device: Option<&SimSpec>) -> Result<Backend, BackendError> {
@@ -9,6 +9,73 @@ pub fn start(device: Option<&SimSpec>) -> Result<Backend, BackendError> {
         backend.simulate(spec)?;
     }
     Ok(backend)
+}
+
+/// A device by its name, or a simulated one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceArg {
+    /// As llama.cpp calls it, such as CUDA0.
+    Named(String),
+    /// One that is not there.
+    Sim(SimSpec),
+}
+
+/// There is no such device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoSuchDevice {
+    #[error("there is no device {name:?}\n  next: name one of {known}, or give sim:link=6.4GB/s")]
+    Named { name: String, known: String },
+    #[error(
+        "this machine has no device with memory of its own, as far as this build can tell\n  \
+         next: give --device sim:link=6.4GB/s for a simulated one, or see `rolling-kv doctor`"
+    )]
+    None,
+}
+
+impl DeviceArg {
+    /// Reads a name, `sim`, or `sim:KEY=VALUE,...`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "sim" || text.contains(':') {
+            return SimSpec::parse(text).map(|spec| Self::Sim(spec.for_timing()));
+        }
+        if text.is_empty() {
+            return Err("give a name such as CUDA0, or sim:link=6.4GB/s".into());
+        }
+        Ok(Self::Named(text.to_owned()))
+    }
+
+    /// The simulated device that was asked for.
+    pub fn sim(this: Option<&Self>) -> Option<&SimSpec> {
+        match this {
+            Some(Self::Sim(spec)) => Some(spec),
+            _ => None,
+        }
+    }
+
+    /// The device that is meant; without a name, the first one with memory of its own.
+    pub fn find(this: Option<&Self>, backend: Backend) -> Result<Device, NoSuchDevice> {
+        let devices = backend.devices();
+        let has_memory = |device: &&Device| device.kind() == DeviceKind::Gpu;
+        match this {
+            Some(Self::Named(name)) => {
+                let found = devices.iter().find(|device| device.name() == *name);
+                found.copied().ok_or_else(|| NoSuchDevice::Named {
+                    name: name.clone(),
+                    known: devices
+                        .iter()
+                        .map(Device::name)
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                })
+            }
+            _ => devices
+                .iter()
+                .find(has_memory)
+                .copied()
+                .ok_or(NoSuchDevice::None),
+        }
+    }
 }
 
 /// What follows `sim:`.
@@ -71,7 +138,7 @@ impl SimSpec {
 }
 
 /// A number with one of these units behind it.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+pub fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     units.iter().find_map(|(unit, factor)| {
         let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
         Some(number * factor)
@@ -91,6 +158,19 @@ mod tests {
         );
         for wrong in ["", "cuda", "simulated", "cuda:link=1GB/s"] {
             assert!(SimSpec::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_device_is_named_or_simulated() {
+        assert_eq!(
+            DeviceArg::parse("CUDA0"),
+            Ok(DeviceArg::Named("CUDA0".into()))
+        );
+        let sim = DeviceArg::parse("sim:link=2GB/s").unwrap();
+        assert!(DeviceArg::sim(Some(&sim)).is_some_and(|spec| spec.0.ends_with("link=2GB/s")));
+        for wrong in ["", "cuda:0"] {
+            assert!(DeviceArg::parse(wrong).is_err(), "{wrong}");
         }
     }
 
