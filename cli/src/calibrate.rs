@@ -13,7 +13,7 @@ use rolling_kv::{
 };
 
 use crate::cache::NoCacheFolder;
-use crate::device::{self, DeviceArg, NoSuchDevice};
+use crate::device::{self, DeviceArg, NoSuchDevice, SimSpec};
 use crate::run::{fitting_threads, parse};
 use crate::{exit, ui};
 use mark::MachineMark;
@@ -85,6 +85,8 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<u8, CalibrateError> {
     };
     let mut params = CalibrateParams::new(args.threads.unwrap_or_else(fitting_threads));
     params.repeats = args.repeats as usize;
+    params.host_kernel_bytes_per_s =
+        DeviceArg::sim(args.device.as_ref()).and_then(SimSpec::host_bytes_per_s);
 
     let bar = ui::share_bar("measuring", STEPS);
     let found = measure(backend, device, &params, |what, share| {

@@ -85,6 +85,9 @@ pub struct SimSpec(pub String);
 /// Bandwidth of the link when none is given, as in docs/SIM.md.
 const DEFAULT_LINK: &str = "16GB/s";
 
+/// What the host's kernel is reckoned to read when nothing is given, as in docs/SIM.md.
+const DEFAULT_HOST: &str = "20GB/s";
+
 /// Latency of the link when none is given, as in docs/SIM.md.
 const DEFAULT_LATENCY: &str = "10us";
 
@@ -103,14 +106,7 @@ impl SimSpec {
 
     /// Bandwidth of the link, in bytes per second; `None` when it cannot be read.
     pub fn link_bytes_per_s(&self) -> Option<f64> {
-        let link = self.value_of("link").unwrap_or(DEFAULT_LINK);
-        let units = [
-            ("GB/s", 1e9),
-            ("MB/s", 1e6),
-            ("GiB/s", f64::from(1 << 30)),
-            ("MiB/s", f64::from(1 << 20)),
-        ];
-        scaled(link, &units)
+        rate(self.value_of("link").unwrap_or(DEFAULT_LINK))
     }
 
     /// Latency of the link, in seconds; `None` when it cannot be read.
@@ -118,6 +114,11 @@ impl SimSpec {
         let latency = self.value_of("latency").unwrap_or(DEFAULT_LATENCY);
         let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
         scaled(latency, &units)
+    }
+
+    /// What it reckons the host's kernel to read, in bytes per second; `None` when it cannot be read.
+    pub fn host_bytes_per_s(&self) -> Option<f64> {
+        rate(self.value_of("hostbw").unwrap_or(DEFAULT_HOST))
     }
 
     /// The last value of a key.
@@ -135,6 +136,17 @@ impl SimSpec {
         let more = if self.0.is_empty() { "" } else { "," };
         Self(format!("{FOR_TIMING}{more}{}", self.0))
     }
+}
+
+/// Bytes per second.
+fn rate(text: &str) -> Option<f64> {
+    let units = [
+        ("GB/s", 1e9),
+        ("MB/s", 1e6),
+        ("GiB/s", f64::from(1 << 30)),
+        ("MiB/s", f64::from(1 << 20)),
+    ];
+    scaled(text, &units)
 }
 
 /// A number with one of these units behind it.
@@ -188,6 +200,11 @@ mod tests {
         assert_eq!(rate("link=500MB/s"), Some(5e8));
         assert_eq!(rate(""), Some(16e9));
         assert_eq!(rate("link=fast"), None);
+        let host = |spec: &str| SimSpec(spec.into()).host_bytes_per_s();
+        assert_eq!(
+            (host(""), host("hostbw=500MB/s"), host("hostbw=x")),
+            (Some(2e10), Some(5e8), None)
+        );
     }
 
     #[test]
