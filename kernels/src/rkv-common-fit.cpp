@@ -55,7 +55,9 @@ void rkv_fit_reserve(llama_context_params & cparams, const std::vector<llama_dev
     }
     for (size_t id = 0; id < n_device; ++id) {
         const size_t draft = id < extra.size() ? extra[id].mb.model + extra[id].mb.context : 0;
-        cparams.rkv.reserve_bytes = std::max<uint64_t>(cparams.rkv.reserve_bytes, margins[id] + memory[id].mb.compute + draft);
+        // Slots of the ring take up to an eighth of what is then still free.
+        const uint64_t margin = margins[id] + margins[id]/7;
+        cparams.rkv.reserve_bytes = std::max<uint64_t>(cparams.rkv.reserve_bytes, margin + memory[id].mb.compute + draft);
     }
     LOG_INF("rolling-kv: fit: the context stays at %u cells; its window takes what is free beside the weights, but for %llu MiB\n", cparams.n_ctx,
             (unsigned long long) (cparams.rkv.reserve_bytes/MIB));

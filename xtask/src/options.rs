@@ -2,6 +2,7 @@
 
 mod bench;
 mod completion;
+mod fit;
 mod help;
 mod line;
 mod local;
@@ -155,7 +156,10 @@ pub fn run(place: &Place) -> Result<Counts> {
     // Every program runs on one thread, so that two checks at a time take no longer than one.
     let (first, second) = std::thread::scope(|scope| {
         let second = scope.spawn(|| checked(&rig, &[help::check, refusals::check]));
-        let first = checked(&rig, &[completion::check, local::check, bench::check]);
+        let first = checked(
+            &rig,
+            &[completion::check, local::check, bench::check, fit::check],
+        );
         (first, second.join().expect("a check does not panic"))
     });
     let mut counts = first?;
