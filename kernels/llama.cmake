@@ -29,6 +29,7 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-shim-text.cpp
     ${RKV_DIR}/src/rkv-staging.cpp
     ${RKV_DIR}/src/rkv-state-file.cpp
+    ${RKV_DIR}/src/rkv-tail-type.cpp
 )
 
 target_sources(llama PRIVATE ${RKV_LLAMA_SOURCES})

@@ -207,3 +207,27 @@ fn the_split_settles() {
         "{discarded} {last:?}"
     );
 }
+
+/// A tail of a smaller type has the same bits on the device as on the CPU, whoever attends to it.
+#[test]
+fn a_tail_of_another_type_has_the_same_bits_everywhere() {
+    let twins = Twins::new(&backend(), &shape(3));
+    for (k, v) in [(KvType::Q8_0, KvType::Q8_0), (KvType::F16, KvType::Q4_0)] {
+        for window in [0, 64] {
+            let typed = |engine| spill(window, engine).tail_type_k(k).tail_type_v(v);
+            let run = |model, engine| {
+                let mut context = context(model, &params(), typed(engine));
+                (
+                    prompt_and_decode(&mut context, 0, 400),
+                    context.residency().totals().tiles_host,
+                )
+            };
+            let (expected, _) = run(&twins.cpu, TailEngine::Auto);
+            for engine in TailEngine::ALL {
+                let (found, tiles_host) = run(&twins.device, engine);
+                assert!(found == expected, "{engine:?}, window {window}, {k} {v}");
+                assert_eq!(tiles_host > 0, engine != TailEngine::Stream, "{engine:?}");
+            }
+        }
+    }
+}

@@ -16,6 +16,7 @@ struct tile_rows {
     const char * v;
     size_t       k_nb_cell, k_nb_head; // bytes
     size_t       v_nb_cell, v_nb_head; // bytes
+    ggml_type    k_type, v_type;       // window and tail may differ
     int          n_cells;
 };
 
@@ -43,9 +44,6 @@ struct attn_args {
 
     rkv_fault fault;               // as it was when the node began
     int       drop_tile;           // tile that a fault leaves out, or -1
-
-    ggml_type type_k() const { return part_k[0]->type; }
-    ggml_type type_v() const { return part_v[0]->type; }
 
     // Weight of the mask for a query head.
     float slope(int head) const;

@@ -90,7 +90,7 @@ static void scores_of_block(const attn_args & a, const narrow_tile & t, narrow_s
 }
 
 static void scores_of_unpacked_block(const attn_args & a, const narrow_tile & t, narrow_scratch & s, int c) {
-    const unpack_fn unpack = unpack_for(a.type_k());
+    const unpack_fn unpack = unpack_for(t.rows.k_type);
     const int ld = round_up_lanes(a.d_k);
     for (int h = head_begin(a, t); h < head_end(a, t); ++h) {
         const float * k[N_CELL];
@@ -108,11 +108,11 @@ static void scores_of_unpacked_block(const attn_args & a, const narrow_tile & t,
 
 typedef void (*block_fn)(const attn_args &, const narrow_tile &, narrow_scratch &, int);
 
-static block_fn block_for(const attn_args & a) {
-    if (narrow_unpacks(a, a.type_k())) {
+static block_fn block_for(const attn_args & a, ggml_type type) {
+    if (narrow_unpacks(a, type)) {
         return scores_of_unpacked_block;
     }
-    switch (a.type_k()) {
+    switch (type) {
         case GGML_TYPE_F16:  return scores_of_block<ggml_fp16_t>;
         case GGML_TYPE_BF16: return scores_of_block<ggml_bf16_t>;
         default:             return scores_of_block<float>;
@@ -120,7 +120,7 @@ static block_fn block_for(const attn_args & a) {
 }
 
 void narrow_scores(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead) {
-    const block_fn block = block_for(a);
+    const block_fn block = block_for(a, t.rows.k_type);
     // Cells outside of the live ones keep what the buffer held; the mask overwrites it.
     const int begin = t.mask.begin / N_CELL * N_CELL;
     ahead.advance(begin);

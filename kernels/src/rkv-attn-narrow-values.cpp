@@ -91,11 +91,11 @@ template <typename T> static void weigh_rows(const value_rows & w, int n, int d_
 
 typedef void (*weigh_fn)(const value_rows &, int, int, float *, int);
 
-static weigh_fn weigh_for(const attn_args & a, bool unpacks) {
+static weigh_fn weigh_for(ggml_type type, bool unpacks) {
     if (unpacks) {
         return weigh_rows<float>;
     }
-    switch (a.type_v()) {
+    switch (type) {
         case GGML_TYPE_F16:  return weigh_rows<ggml_fp16_t>;
         case GGML_TYPE_BF16: return weigh_rows<ggml_bf16_t>;
         default:             return weigh_rows<float>;
@@ -109,7 +109,7 @@ static value_rows values_of_head(const attn_args & a, const narrow_tile & t, nar
     const int    row = rows_of_head(a, t, h).begin - t.row0;
     value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false };
     if (unpacks) {
-        const unpack_fn unpack = unpack_for(a.type_v());
+        const unpack_fn unpack = unpack_for(t.rows.v_type);
         const int ld = round_up_lanes(a.d_v);
         for (int i = 0; i < n; ++i) {
             unpack(v + i*t.rows.v_nb_cell, s.unpacked + i*ld, a.d_v);
@@ -120,19 +120,19 @@ static value_rows values_of_head(const attn_args & a, const narrow_tile & t, nar
     return w;
 }
 
-static int block_cells(const attn_args & a, int n_heads, bool unpacks) {
-    const size_t fit = BLOCK_BYTES / (n_heads*ggml_row_size(a.type_v(), a.d_v));
+static int block_cells(const attn_args & a, ggml_type type, int n_heads, bool unpacks) {
+    const size_t fit = BLOCK_BYTES / (n_heads*ggml_row_size(type, a.d_v));
     const int    n   = std::max((int) std::min<size_t>(fit, BLOCK_CELLS_MAX), BLOCK_CELLS_MIN);
     return unpacks ? std::min(n, std::max(4, UNPACK_FLOATS / round_up_lanes(a.d_v))) : n;
 }
 
 void narrow_values(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead,
                    float * o, int ld_o) {
-    const bool     unpacks = narrow_unpacks(a, a.type_v());
-    const weigh_fn weigh   = weigh_for(a, unpacks);
+    const bool     unpacks = narrow_unpacks(a, t.rows.v_type);
+    const weigh_fn weigh   = weigh_for(t.rows.v_type, unpacks);
     const int h0 = head_begin(a, t);
     const int h1 = head_end(a, t);
-    const int block = block_cells(a, h1 - h0, unpacks);
+    const int block = block_cells(a, t.rows.v_type, h1 - h0, unpacks);
 
     bool first  = true;
     int  walked = 0; // cells that the reading ahead was told of

@@ -21,14 +21,16 @@ struct rkv_split_dst {
     int64_t n_stream;
     bool    misplace; // fault: the first cell of the tail goes to the window
 
-    char * row(int64_t idx) const {
-        const int64_t n_kv   = n_window + n_tail;
-        const int64_t stream = idx/n_kv;
-        const int64_t cell   = misplace && idx%n_kv == n_window ? n_window - 1 : idx%n_kv;
-        GGML_ASSERT(idx >= 0 && stream < n_stream);
+    int64_t cell(int64_t idx) const {
+        const int64_t n_kv = n_window + n_tail;
+        return misplace && idx%n_kv == n_window ? n_window - 1 : idx%n_kv;
+    }
 
-        return cell < n_window ? window + (stream*n_window + cell)*row_window
-                               : tail + (stream*n_tail + cell - n_window)*row_tail;
+    char * row(int64_t idx) const {
+        const int64_t stream = idx/(n_window + n_tail);
+        GGML_ASSERT(idx >= 0 && stream < n_stream);
+        return cell(idx) < n_window ? window + (stream*n_window + cell(idx))*row_window
+                                    : tail + (stream*n_tail + cell(idx) - n_window)*row_tail;
     }
 };
 
@@ -47,7 +49,7 @@ bool rkv_cpu_set_rows(const ggml_compute_params * params, ggml_tensor * dst) {
         return false;
     }
 
-    GGML_ASSERT(rows->type == GGML_TYPE_F32 && tail->type == dst->type && tail->ne[0] == dst->ne[0]);
+    GGML_ASSERT(rows->type == GGML_TYPE_F32 && tail->ne[0] == dst->ne[0]);
     GGML_ASSERT(rows->ne[2] == 1 && rows->ne[3] == 1);
 
     rkv_split_dst part;
@@ -60,7 +62,8 @@ bool rkv_cpu_set_rows(const ggml_compute_params * params, ggml_tensor * dst) {
     part.n_stream   = dst->ne[1]/part.n_window;
     part.misplace   = rkv_fault_get() == RKV_FAULT_WRONG_PART;
 
-    const ggml_from_float_t from_float = ggml_get_type_traits_cpu(dst->type)->from_float;
+    const ggml_from_float_t to_window = ggml_get_type_traits_cpu(dst->type)->from_float;
+    const ggml_from_float_t to_tail   = ggml_get_type_traits_cpu(tail->type)->from_float;
 
     const int64_t nc  = rows->ne[0];
     const int64_t nr  = rows->ne[1];
@@ -70,12 +73,12 @@ bool rkv_cpu_set_rows(const ggml_compute_params * params, ggml_tensor * dst) {
 
     for (int64_t i = ir0; i < ir1; ++i) {
         const float * src = (const float *) ((const char *) rows->data + i*rows->nb[1]);
-        char *        row = part.row(row_index(idxs, i));
+        const int64_t idx = row_index(idxs, i);
+        const ggml_from_float_t from_float = part.cell(idx) < part.n_window ? to_window : to_tail;
         if (from_float) {
-            from_float(src, row, nc);
+            from_float(src, part.row(idx), nc);
         } else {
-            GGML_ASSERT(dst->type == GGML_TYPE_F32);
-            memcpy(row, src, nc*sizeof(float));
+            memcpy(part.row(idx), src, nc*sizeof(float)); // f32
         }
     }
 

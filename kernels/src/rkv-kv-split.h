@@ -67,6 +67,12 @@ struct rkv_layer_plan {
     uint32_t                   tail;      // cells of the tail
     ggml_backend_buffer_type_t buft;      // of stock's own tensors
     ggml_backend_buffer_type_t buft_tail; // host memory
+    ggml_type                  tail_k;    // types of rows in host memory
+    ggml_type                  tail_v;
+
+    // Type of stock's own tensor, which without a plan has `type`.
+    ggml_type type_k(ggml_type type) const { return tail == 0 && buft_tail ? tail_k : type; }
+    ggml_type type_v(ggml_type type) const { return tail == 0 && buft_tail ? tail_v : type; }
 };
 
 // The split of one cache: which layer gets which window. Made at the top of the constructor.

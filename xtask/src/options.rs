@@ -45,7 +45,7 @@ struct Opt {
     expected: &'static str,
 }
 
-const OPTIONS: [Opt; 17] = [
+const OPTIONS: [Opt; 19] = [
     Opt {
         name: "--kv-residency-mode",
         env: "LLAMA_ARG_KV_RESIDENCY_MODE",
@@ -111,6 +111,18 @@ const OPTIONS: [Opt; 17] = [
         env: "LLAMA_ARG_KV_TAIL_THREADS",
         bad: "all",
         expected: "a number of threads",
+    },
+    Opt {
+        name: "--kv-tail-type-k",
+        env: "LLAMA_ARG_KV_TAIL_TYPE_K",
+        bad: "f32",
+        expected: "f16, bf16, q8_0",
+    },
+    Opt {
+        name: "--kv-tail-type-v",
+        env: "LLAMA_ARG_KV_TAIL_TYPE_V",
+        bad: "q2_k",
+        expected: "f16, bf16, q8_0",
     },
     Opt {
         name: "--kv-shift",
