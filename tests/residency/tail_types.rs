@@ -1,6 +1,8 @@
 //! A tail whose rows have a smaller type than the window's.
 
-use rolling_kv::{Context, ContextParams, KvType, Order, RollingKv};
+use std::error::Error;
+
+use rolling_kv::{Context, ContextParams, KvType, Model, Order, RollingKv};
 
 use crate::common::tiny::{self, Shape};
 use crate::common::{backend, logits_after, some_tokens};
@@ -200,51 +202,37 @@ fn tokens_move_in_a_tail_of_another_type() {
     );
 }
 
-#[test]
-fn types_that_cannot_be_are_refused_by_name() {
-    let model = tiny::model_of(&backend(), &shape());
-    let refused = |params: ContextParams, spill: RollingKv| {
-        let error = model
-            .context(&params.rolling_kv(spill))
-            .err()
-            .expect("it is refused");
-        std::iter::successors(Some(&error as &dyn std::error::Error), |error| {
-            error.source()
-        })
+/// Why a context is not made, with what that follows from.
+fn refused(model: &Model, params: ContextParams, spill: RollingKv) -> String {
+    let error = model
+        .context(&params.rolling_kv(spill))
+        .expect_err("it is refused");
+    std::iter::successors(Some(&error as &dyn Error), |error| error.source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ")
-    };
-    let larger = refused(
-        params().cache_types(KvType::Q8_0, KvType::Q8_0),
-        spill(64).tail_type_k(KvType::F16),
-    );
+}
+
+#[test]
+fn types_that_cannot_be_are_refused_by_name() {
+    let model = tiny::model_of(&backend(), &shape());
+    let of_q8 = params().cache_types(KvType::Q8_0, KvType::Q8_0);
+    let larger = refused(&model, of_q8, spill(64).tail_type_k(KvType::F16));
     assert!(
         larger.contains("the tail's keys cannot have type f16 beside a cache of q8_0"),
         "{larger}"
     );
-    let floats = refused(params(), spill(64).tail_type_v(KvType::F32));
+    let floats = refused(&model, params(), spill(64).tail_type_v(KvType::F32));
     assert!(
         floats.contains("the tail's values cannot have type f32"),
         "{floats}"
     );
 
-    let narrow = Shape {
+    let of_24 = Shape {
         n_embd: 96,
-        n_head: 4,
-        n_head_kv: 2,
         ..shape()
-    }; // heads of 24
-    let model = tiny::model_of(&backend(), &narrow);
-    let error = model
-        .context(&params().rolling_kv(spill(64).tail_type_k(KvType::Q8_0)))
-        .err()
-        .expect("it is refused");
-    let text = std::iter::successors(Some(&error as &dyn std::error::Error), |error| {
-        error.source()
-    })
-    .map(ToString::to_string)
-    .collect::<Vec<_>>()
-    .join(": ");
-    assert!(text.contains("24 channels"), "{text}");
+    };
+    let model = tiny::model_of(&backend(), &of_24);
+    let blocks = refused(&model, params(), spill(64).tail_type_k(KvType::Q8_0));
+    assert!(blocks.contains("24 channels"), "{blocks}");
 }
