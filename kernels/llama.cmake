@@ -9,6 +9,7 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-kv-split.cpp
     ${RKV_DIR}/src/rkv-local.cpp
     ${RKV_DIR}/src/rkv-locality.cpp
+    ${RKV_DIR}/src/rkv-pages.cpp
     ${RKV_DIR}/src/rkv-plan.cpp
     ${RKV_DIR}/src/rkv-report.cpp
     ${RKV_DIR}/src/rkv-ring.cpp

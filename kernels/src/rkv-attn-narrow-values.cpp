@@ -2,6 +2,7 @@
 
 #include "rkv-attn-narrow.h"
 
+#include "rkv-attn-rows.h"
 #include "rkv-attn-unpack.h"
 #include "rkv-simd.h"
 
@@ -40,12 +41,16 @@ static void weigh_block(const value_rows & w, int row, int col, int part, float 
         }
     }
     const float * p = w.p + (size_t) row*w.ld_p;
-    const char  * v = w.v + col*sizeof(T);
+    const char  * v = w.v;
     for (int t = 0; t < w.n; ++t, v += w.nb_cell) {
+        const row_reader<T> cell(v);
+        auto scale = cell.scale_at(col);
         RKV_UNROLL
         for (int c = 0; c < C; ++c) {
-            const T * at = (const T *) v + c*LANES;
-            const vf x = part ? vf_load_part(at, part) : vf_load(at);
+            if (c > 0 && c*LANES % row_reader<T>::GROUP == 0) {
+                scale = cell.scale_at(col + c*LANES);
+            }
+            const vf x = part ? cell.load_part(col, part) : cell.load(col + c*LANES, scale);
             RKV_UNROLL
             for (int r = 0; r < R; ++r) {
                 acc[r][c] = vf_fma(x, vf_set1(p[r*w.ld_p + t]), acc[r][c]);
@@ -98,6 +103,7 @@ static weigh_fn weigh_for(ggml_type type, bool unpacks) {
     switch (type) {
         case GGML_TYPE_F16:  return weigh_rows<ggml_fp16_t>;
         case GGML_TYPE_BF16: return weigh_rows<ggml_bf16_t>;
+        case GGML_TYPE_Q8_0: return weigh_rows<block_q8_0>;
         default:             return weigh_rows<float>;
     }
 }

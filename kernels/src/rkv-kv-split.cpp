@@ -1,5 +1,7 @@
 #include "rkv-kv-split.h"
 
+#include "rkv-pages.h"
+
 #include "rkv-set-rows.h"
 #include "rkv-staging.h"
 
@@ -229,7 +231,11 @@ const rkv_step * rkv_step_of(const ggml_tensor * view) {
 }
 
 void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx) {
-    if (buf || !rkv_residency_scope::current()) {
+    if (!rkv_residency_scope::current()) {
+        return;
+    }
+    if (buf) {
+        rkv_ask_huge_pages(buf);
         return;
     }
     size_t bytes = 0;

@@ -99,7 +99,8 @@ private:
     std::shared_ptr<rkv_local>      local; // NULL: no layer is local
 };
 
-// Throws with the sizes when a buffer of a split cache could not be allocated; `buf` is what the allocation gave.
+// `buf` is what the allocation of a cache's buffer gave. Throws with the sizes when it could not be allocated and the context has a
+// residency; asks for large pages when it could.
 void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx);
 
 // View of the first n_kv cells of one part's or both parts' K or V, as stock's get_k and get_v give it; the tail's view hangs on

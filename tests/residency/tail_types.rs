@@ -207,10 +207,13 @@ fn refused(model: &Model, params: ContextParams, spill: RollingKv) -> String {
     let error = model
         .context(&params.rolling_kv(spill))
         .expect_err("it is refused");
-    std::iter::successors(Some(&error as &dyn Error), |error| error.source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
+    let mut text = error.to_string();
+    let mut at = error.source();
+    while let Some(error) = at {
+        text += &format!(": {error}");
+        at = error.source();
+    }
+    text
 }
 
 #[test]
