@@ -11,6 +11,11 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-locality.cpp
     ${RKV_DIR}/src/rkv-pages.cpp
     ${RKV_DIR}/src/rkv-plan.cpp
+    ${RKV_DIR}/src/rkv-planner-step.cpp
+    ${RKV_DIR}/src/rkv-planner.cpp
+    ${RKV_DIR}/src/rkv-probe-copy.cpp
+    ${RKV_DIR}/src/rkv-probe-graph.cpp
+    ${RKV_DIR}/src/rkv-probe.cpp
     ${RKV_DIR}/src/rkv-report.cpp
     ${RKV_DIR}/src/rkv-ring.cpp
     ${RKV_DIR}/src/rkv-residency.cpp

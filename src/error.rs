@@ -8,6 +8,7 @@ mod decode;
 mod load;
 mod local;
 mod locality;
+mod plan;
 mod rolling;
 mod sampler;
 mod sequence;
@@ -22,6 +23,7 @@ pub use decode::{DecodeError, OutputError};
 pub use load::LoadError;
 pub use local::LocalLayersError;
 pub use locality::LocalityError;
+pub use plan::PlanError;
 pub use rolling::RollingKvError;
 pub use sampler::SamplerError;
 pub use sequence::SequenceError;
@@ -71,6 +73,9 @@ pub enum Error {
     /// From measuring where attention looks.
     #[error(transparent)]
     Locality(#[from] LocalityError),
+    /// From planning.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
 }
 
 /// Why the library could not be started.

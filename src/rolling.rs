@@ -315,6 +315,7 @@ impl Checked {
                 Window::Auto { vram_target } => vram_target,
                 _ => 0,
             },
+            reserve_bytes: 0,
             layer_window: self.layer_window.as_ptr(),
             n_layer_window: self.layer_window.len(),
             staging: ffi::rkv_staging_params {

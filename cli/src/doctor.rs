@@ -97,7 +97,7 @@ fn examine() -> Report {
         notes,
         versions,
         cpu: Cpu {
-            model: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            model: cpu(),
             threads: run::fitting_threads(),
             control: control.word(),
             features: features
@@ -181,6 +181,16 @@ fn tools_folder(lib_dir: &Path) -> Option<PathBuf> {
         .ancestors()
         .find(|folder| folder.ends_with("rolling-kv"))?;
     Some(builds.parent()?.join("tools"))
+}
+
+/// The processor's name.
+pub fn cpu() -> String {
+    cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+}
+
+/// All of the machine's memory, where the system says it.
+pub fn total_memory_bytes() -> Option<u64> {
+    memory::look().total_bytes
 }
 
 /// The processor's name out of `/proc/cpuinfo`.

@@ -19,6 +19,7 @@ use rolling_kv::{Context, Model};
 
 pub use args::{CACHE_TYPES, RunArgs};
 pub use error::RunError;
+pub use setup::kv_type;
 pub use threads::fitting as fitting_threads;
 
 use crate::{device, exit, interrupt, models, ui};

@@ -15,7 +15,7 @@ use crate::threshold::Threshold;
 const VERSION: i64 = 1;
 
 /// The gates that a spec may name.
-pub const GATES: &[&str] = &["logit-equiv", "niah", "cliff", "shift", "budget"];
+pub const GATES: &[&str] = &["logit-equiv", "niah", "cliff", "shift", "budget", "plan"];
 
 /// The specs that are compiled in. The one with the name of a gate holds all of its thresholds.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -25,6 +25,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("cliff", include_str!("../specs/cliff.toml")),
     ("shift", include_str!("../specs/shift.toml")),
     ("budget", include_str!("../specs/budget.toml")),
+    ("plan", include_str!("../specs/plan.toml")),
 ];
 
 /// What a gate is asked, and by which numbers it is judged.

@@ -1,7 +1,7 @@
 #include "rkv-kv-split.h"
 
 #include "rkv-pages.h"
-
+#include "rkv-planner.h"
 #include "rkv-set-rows.h"
 #include "rkv-staging.h"
 
@@ -15,38 +15,37 @@
 
 namespace {
 
-// What is left of a device's free memory for compute buffers when no target was given: an eighth, and half a GiB.
-uint64_t usable_bytes(ggml_backend_dev_t dev) {
+uint64_t free_bytes(ggml_backend_dev_t dev) {
     size_t free  = 0;
     size_t total = 0;
     ggml_backend_dev_memory(dev, &free, &total);
-    const uint64_t reserve = free/8 + (uint64_t(512) << 20);
-    return free > reserve ? free - reserve : 0;
+    return free;
 }
 
-uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
-        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
-    const auto without_beside = [&](uint64_t bytes) {
-        return bytes > residency.beside_bytes ? bytes - residency.beside_bytes : 0;
-    };
-    if (residency.params.vram_target > 0) {
-        return without_beside(residency.params.vram_target);
-    }
+bool is_host(ggml_backend_dev_t dev) {
+    return ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU;
+}
 
+// What the windows of layers on cards may take where nothing was asked for.
+uint64_t free_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
     std::vector<ggml_backend_dev_t> devs;
     uint64_t res = 0;
     for (uint32_t il = 0; il < n_layer; ++il) {
         ggml_backend_dev_t dev = dev_layer(il);
-        if (row_bytes(il) == 0 || std::find(devs.begin(), devs.end(), dev) != devs.end()) {
-            continue;
+        if (row_bytes(il) > 0 && !is_host(dev) && std::find(devs.begin(), devs.end(), dev) == devs.end()) {
+            devs.push_back(dev);
+            res += rkv::usable_bytes(free_bytes(dev), residency.params.reserve_bytes);
         }
-        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
-            return UINT64_MAX; // window and tail lie in the same memory: nothing is gained by a split
-        }
-        devs.push_back(dev);
-        res += usable_bytes(dev);
     }
-    return without_beside(res);
+    return res;
+}
+
+uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
+    const uint64_t target = residency.params.vram_target;
+    const uint64_t bytes  = target > 0 ? target : free_budget(residency, n_layer, row_bytes, dev_layer);
+    return bytes > residency.beside_bytes ? bytes - residency.beside_bytes : 0;
 }
 
 // FNV-1a, 32 bits.
@@ -90,11 +89,19 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
         local->digest = digest_of(*local, is_local);
     }
 
+    // Without a target what counts is the memory of cards: window and tail of other layers lie in the same memory, and nothing is gained
+    // by a split.
+    const bool by_free = residency->params.window_cells == RKV_WINDOW_AUTO && residency->params.vram_target == 0;
+    const auto is_free = [&](uint32_t il) { return by_free && row_bytes(il) > 0 && is_host(dev_layer(il)); };
+
     // layers that ask for their own window come off the budget first
     uint64_t fixed   = 0;
     uint64_t row_sum = 0;
     for (uint32_t il = 0; il < n_layer; ++il) {
         const int64_t own = residency->layer_window[il];
+        if (is_free(il)) {
+            continue;
+        }
         if (is_local[il]) {
             fixed += row_bytes(il)*local->rows();
         } else if (own == RKV_WINDOW_DEFAULT || own == RKV_WINDOW_AUTO) {
@@ -105,11 +112,10 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
     }
 
     int64_t common = residency->params.window_cells;
-    if (common == RKV_WINDOW_AUTO) {
-        const uint64_t budget = auto_budget(*residency, n_layer, row_bytes, dev_layer);
-        const uint64_t left   = budget > fixed ? budget - fixed : 0;
-        const uint64_t cells  = row_sum ? std::min<uint64_t>(left/row_sum, kv_size) : kv_size;
-        common = cells >= kv_size ? kv_size : cells/tile*tile;
+    if (by_free && residency->measured_only) {
+        common = tile;
+    } else if (common == RKV_WINDOW_AUTO) {
+        common = rkv::fit_window({ auto_budget(*residency, n_layer, row_bytes, dev_layer), fixed, row_sum, kv_size, tile });
     } else if (common == RKV_WINDOW_RESIDENT) {
         common = kv_size;
     }
@@ -117,7 +123,7 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
     for (uint32_t il = 0; il < n_layer; ++il) {
         int64_t own = residency->layer_window[il];
         if (own == RKV_WINDOW_DEFAULT || own == RKV_WINDOW_AUTO) {
-            own = common;
+            own = is_free(il) ? kv_size : common;
         } else if (own == RKV_WINDOW_RESIDENT) {
             own = kv_size;
         }

@@ -201,6 +201,7 @@ rkv_residency rkv_residency_resolve(const llama_model & model, const llama_conte
     resolve_local(res, model, cp);
     rkv_tail_type_resolve(res, model, cp);
     res.beside_bytes      = beside_bytes(model, cp);
+    res.measured_only     = model.hparams.no_alloc;
 
     const int64_t asked = params.window_cells;
     params.window_cells = whole_tiles(asked, params.tile_cells);

@@ -35,6 +35,7 @@ struct rkv_residency {
     bool                 alibi = false;
     ggml_type            tail_k = GGML_TYPE_F16; // types of the tail's rows
     ggml_type            tail_v = GGML_TYPE_F16;
+    bool                 measured_only = false; // memory is counted and not taken, as by --fit: an automatic window is as small as it can be
     uint64_t             beside_bytes = 0; // sliding caches and states per sequence: they stay on the device and count against a target
 
     bool active() const { return params.mode == RKV_MODE_WINDOW; }

@@ -169,7 +169,7 @@ fn fitting_context(prompt: usize, generated: u32, trained: u32) -> u32 {
 }
 
 /// The command line allows only names of types, so that the fallback is never taken.
-fn kv_type(name: &str) -> KvType {
+pub fn kv_type(name: &str) -> KvType {
     KvType::ALL
         .into_iter()
         .find(|kind| kind.to_string() == name)
