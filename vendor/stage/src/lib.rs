@@ -36,6 +36,7 @@ pub mod checkout;
 mod command;
 mod compose;
 mod cpu;
+pub mod cuda;
 pub mod env;
 mod error;
 pub mod event;

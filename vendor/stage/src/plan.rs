@@ -1,5 +1,6 @@
 //! The steps from a checkout of this project to libraries that can be linked.
 
+use crate::cuda::Toolkit;
 use crate::env::{self, Env};
 use crate::error::{Error, IoContext, Result};
 use crate::event::{Event, Reporter};
@@ -302,7 +303,7 @@ impl Staged {
                 .and_then(|jobs| jobs.parse().ok()),
         };
         if self.plan.cuda {
-            let nvcc = self.plan.search.nvcc()?;
+            let nvcc = Toolkit::find(&self.plan.search)?.nvcc;
             native
                 .options
                 .push(format!("CMAKE_CUDA_COMPILER={}", nvcc.display()));
