@@ -173,6 +173,16 @@ pub enum Error {
         part: &'static str,
     },
 
+    /// A list of CUDA architectures cannot be read.
+    #[error(
+        "{text:?} is no list of CUDA architectures from 75 on; write compute capabilities without their point, such as \
+         86,89,90, into --arch or ROLLING_KV_CUDA_ARCH"
+    )]
+    CudaArchs {
+        /// What was given.
+        text: String,
+    },
+
     /// A program ran and failed.
     #[error("{program} failed ({status}) while {doing}; the whole log is {}; its last lines:\n{tail}", log.display())]
     Command {
