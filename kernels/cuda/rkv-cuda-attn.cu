@@ -62,7 +62,7 @@ static __device__ __forceinline__ void chunk_scores(const attn_tiles & a, const 
 
 // Grid: tiles, KV heads, groups of R query rows.
 template <int R, int TYPE_K, int TYPE_V>
-static __global__ void __launch_bounds__(rkv::ATTN_THREADS, R == 8 ? 3 : 4) rkv_attn_tiles(const attn_tiles a) {
+static __global__ void __launch_bounds__(rkv::ATTN_THREADS, R >= 4 ? 3 : 4) rkv_attn_tiles(const attn_tiles a) {
     static_assert(R <= rkv::ATTN_LANES, "each lane puts down the score of one row");
     extern __shared__ float memory[];
     const attn_shared sh  = attn_shared::carve(memory, R, a.d_k);
