@@ -263,6 +263,7 @@ fn libraries_of_wheels_get_the_names_that_a_linker_asks_for() {
         Path::new("libcublas.so.13")
     );
     assert_eq!(names(&toolkit), runtime, "a link is no further library");
+    assert!(toolkit.library_dir().unwrap().ends_with("lib64"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::env::is_program;
 use crate::error::{Error, IoContext, Result};
 use crate::tools::Search;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Where `cargo xtask cuda setup` puts nvcc, below a folder of tools.
@@ -90,20 +91,19 @@ impl Toolkit {
             .collect()
     }
 
-    /// Gives the libraries of wheels the names that a linker asks for: wheels hold `libcudart.so.13`, but no `libcudart.so`.
+    /// Gives the libraries of wheels the names that a linker and cmake ask for: wheels hold `lib/libcudart.so.13`, but neither
+    /// `lib/libcudart.so` nor a folder `lib64`.
     ///
     /// # Errors
     /// A link that cannot be made.
     pub fn link_names(&self) -> Result<()> {
         for library in self.runtime() {
-            let name = library.file_name().unwrap_or_default();
-            let plain = library.with_extension("");
-            if !plain.exists() {
-                #[cfg(unix)]
-                std::os::unix::fs::symlink(name, &plain).at("make", &plain)?;
-            }
+            link(
+                &library.with_extension(""),
+                library.file_name().unwrap_or_default(),
+            )?;
         }
-        Ok(())
+        link(&self.root.join("lib64"), "lib".as_ref())
     }
 
     /// `names` below the root, and below the folder that a toolkit has for this kind of machine.
@@ -120,6 +120,16 @@ impl Toolkit {
         let below = |root: &PathBuf| names.iter().map(|name| root.join(name)).collect::<Vec<_>>();
         roots.iter().flat_map(below).collect()
     }
+}
+
+/// Makes the link `place`, unless something is there.
+fn link(place: &Path, target: &OsStr) -> Result<()> {
+    if place.exists() {
+        return Ok(());
+    }
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(target, place).at("make", place)?;
+    Ok(())
 }
 
 /// The files `lib<name>.so.<number>` in `dir`.
