@@ -2,7 +2,10 @@
 
 mod build;
 mod check;
+mod compile;
 mod fatbin;
+pub mod kernels;
+mod ptxas;
 mod setup;
 mod symbols;
 

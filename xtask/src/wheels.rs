@@ -115,7 +115,7 @@ pub const BROWSER: [Wheel; 4] = [
     },
 ];
 
-/// What compiles CUDA kernels: 109 MB to fetch, 215 MB on the disk.
+/// What compiles CUDA kernels: 105 MB to fetch, 271 MB on the disk.
 pub const CUDA_COMPILER: [Wheel; 5] = [
     Wheel {
         package: "nvidia-cuda-nvcc",
@@ -159,7 +159,7 @@ pub const CUDA_COMPILER: [Wheel; 5] = [
     },
 ];
 
-/// What the CUDA module is linked with beside that: 421 MB to fetch, 630 MB on the disk.
+/// What the CUDA module is linked with beside that: 421 MB to fetch, 568 MB on the disk.
 pub const CUBLAS: Wheel = Wheel {
     package: "nvidia-cublas",
     version: "13.0.2.14",
@@ -192,7 +192,7 @@ pub fn install(wheels: &[Wheel], folder: &Path) -> Result<()> {
         .limit(LIMIT)
         .next(format!(
             "this needs python3 with pip (Debian: apt install python3-pip) and its package index over the network. \
-             Run `cargo xtask setup` again when both are there, or install {} yourself",
+             Run the command again when both are there, or install {} yourself",
             names.join(", ")
         ))
         .watched(|_, line| work.note(line.trim()))?

@@ -1,7 +1,7 @@
 //! `cargo xtask cuda setup`: the CUDA toolkit, from the system where it works, else as wheels under the target folder.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rolling_kv_stage::cuda::Toolkit;
 use rolling_kv_stage::env::Env;
@@ -31,35 +31,60 @@ const TRIAL: &str = "#include <cuda_fp16.h>\n\
 
 /// Makes sure that the toolkit is there; what is missing is installed, and tried.
 pub fn ensure(place: &Place, parts: Parts) -> Result<Toolkit> {
-    let search = Search::new(Env::from_process(), &place.root, &place.target);
-    let own = place.tools().join("cuda");
-    let found = Toolkit::find(&search);
-    match found {
-        Ok(toolkit) if serves(&toolkit, parts) => {
-            if is_below(&toolkit, &own) {
-                toolkit.link_names()?;
-            }
-            return Ok(toolkit);
-        }
-        Ok(toolkit) if !is_below(&toolkit, &own) => {
-            let part = if toolkit.include().is_none() {
-                "cuda_runtime.h"
-            } else {
-                "cuBLAS"
-            };
-            let root = toolkit.root;
-            return Err(rolling_kv_stage::Error::CudaPart { root, part }.into());
-        }
-        Ok(_) => {}
-        // A compiler that is named and not there is the person's to correct.
-        Err(error) if search.env.get("CUDACXX").is_some() => return Err(error.into()),
-        Err(_) => {}
+    if let Some(toolkit) = present(place, parts)? {
+        return Ok(toolkit);
     }
-    install(parts, &own)?;
-    let toolkit = Toolkit::find(&search)?;
+    fetch(place, parts)?;
+    let toolkit = Toolkit::find(&search(place))?;
     toolkit.link_names()?;
     attempt(&toolkit)?;
     Ok(toolkit)
+}
+
+/// The toolkit, if there is one that serves. One of the person's own that lacks a part is an error, and so is a `CUDACXX` that
+/// names none.
+pub fn present(place: &Place, parts: Parts) -> Result<Option<Toolkit>> {
+    let search = search(place);
+    let toolkit = match Toolkit::find(&search) {
+        Ok(toolkit) => toolkit,
+        Err(error) if search.env.get("CUDACXX").is_some() => return Err(error.into()),
+        Err(_) => return Ok(None),
+    };
+    let ours = is_below(&toolkit, &folder(place));
+    if !serves(&toolkit, parts) {
+        let root = toolkit.root.clone();
+        let part = if toolkit.include().is_none() {
+            "cuda_runtime.h"
+        } else {
+            "cuBLAS"
+        };
+        return match ours {
+            true => Ok(None),
+            false => Err(rolling_kv_stage::Error::CudaPart { root, part }.into()),
+        };
+    }
+    if ours {
+        toolkit.link_names()?;
+    }
+    Ok(Some(toolkit))
+}
+
+/// Installs the wheels, all at once: pip replaces the folder that they share.
+pub fn fetch(place: &Place, parts: Parts) -> Result<()> {
+    wheels::pip_works()?;
+    let mut list = CUDA_COMPILER.to_vec();
+    if parts == Parts::All {
+        list.push(CUBLAS);
+    }
+    wheels::install(&list, &folder(place))
+}
+
+fn folder(place: &Place) -> PathBuf {
+    place.tools().join("cuda")
+}
+
+fn search(place: &Place) -> Search {
+    Search::new(Env::from_process(), &place.root, &place.target)
 }
 
 /// Runs `cuda setup` and prints what is used.
@@ -71,21 +96,11 @@ pub fn run(place: &Place) -> Result<()> {
         toolkit.nvcc.display(),
         release_text(&toolkit)?
     );
-    let shown = |dir: Option<std::path::PathBuf>| dir.unwrap_or_default().display().to_string();
+    let shown = |dir: Option<PathBuf>| dir.unwrap_or_default().display().to_string();
     println!("headers   {}", shown(toolkit.include()));
     println!("libraries {}", shown(toolkit.library_dir()));
     println!("a kernel compiles; `cargo xtask cuda build` builds the module");
     Ok(())
-}
-
-/// All wheels at once: pip replaces the folder that they share.
-fn install(parts: Parts, folder: &Path) -> Result<()> {
-    wheels::pip_works()?;
-    let mut list = CUDA_COMPILER.to_vec();
-    if parts == Parts::All {
-        list.push(CUBLAS);
-    }
-    wheels::install(&list, folder)
 }
 
 fn serves(toolkit: &Toolkit, parts: Parts) -> bool {
