@@ -1,5 +1,7 @@
 #include "rkv-attn-args.h"
 
+#include "ggml-impl.h"
+
 #include <math.h>
 #include <string.h>
 

@@ -2,13 +2,16 @@
 
 // What an attention node asks for, read once from its tensors and parameters.
 
-#include "ggml-cpu-impl.h"
+#include "ggml.h"
 #include "rkv-attn-node.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 namespace rkv {
+
+// Up to this many queries count as decoding: partials of tiles are kept, and merged at the end.
+static constexpr int TILES_QUERIES_MAX = RKV_ATTN_QUERIES_FEW;
 
 // K and V rows of one tile, of one stream. Row (cell, head) of K starts at k + cell*k_nb_cell + head*k_nb_head.
 struct tile_rows {
