@@ -232,8 +232,8 @@ private:
         t.n_q      = a.n_q;
         t.n_gqa    = a.n_gqa;
         t.n_head   = a.n_head;
-        t.type_k   = a.type_k();
-        t.type_v   = a.type_v();
+        t.type_k   = rows.k_type;
+        t.type_v   = rows.v_type;
         t.scale    = a.scale;
         t.softcap  = a.softcap;
         t.max_bias = a.max_bias;
@@ -279,6 +279,8 @@ rkv::tile_rows rows_in_slot(const attn_args & a, const rkv::slot_layout & l, con
     r.v_nb_cell = l.v_width;
     r.k_nb_head = a.part_k[in_tail]->nb[2];
     r.v_nb_head = a.part_v[in_tail]->nb[2];
+    r.k_type    = a.part_k[in_tail]->type;
+    r.v_type    = a.part_v[in_tail]->type;
     return r;
 }
 
@@ -428,8 +430,11 @@ bool is_aligned(const ggml_tensor * t) {
 
 bool supports_tiled(int device, const ggml_tensor * node) {
     const attn_args a = rkv::attn_args_read(node);
-    if (!rkv::attn_has_type(a.type_k()) || !rkv::attn_has_type(a.type_v())) {
-        return false;
+    for (int part = 0; part < 2 && a.part_k[part]; ++part) {
+        const ggml_type k = a.part_k[part]->type, v = a.part_v[part]->type;
+        if (!rkv::attn_has_type(k) || !rkv::attn_has_type(v) || k != a.part_k[0]->type || v != a.part_v[0]->type) {
+            return false; // a gathered layer has one type
+        }
     }
     if (a.n_q > rkv::TILES_QUERIES_MAX) {
         const gathered g(device, a, is_apart(a));

@@ -95,6 +95,7 @@ struct rkv_link_totals {
 
 // Names of functions that the registry of such a device has.
 #define RKV_TAIL_BUFT_PROC      "rkv_tail_buffer_type" // ggml_backend_buffer_type_t (ggml_backend_dev_t): host memory that it reads tiles from
+#define RKV_TAIL_TYPES_PROC "rkv_tail_types"         // anything: its tails may have other types than their windows
 #define RKV_STAGING_SET_PROC    "rkv_staging_set"    // bool (ggml_backend_t, const struct rkv_staging_params *, const struct
                                                      // rkv_staging_need *): takes the slots; false: no memory for them
 #define RKV_STAGING_TOTALS_PROC "rkv_staging_totals" // void (ggml_backend_t, struct rkv_staging_totals *)

@@ -58,6 +58,12 @@ static ggml_type resolve(uint32_t asked, ggml_type window, const char * what, co
 void rkv_tail_type_resolve(rkv_residency & res, const llama_model & model, const llama_context_params & cp) {
     res.tail_k = resolve(res.params.tail_type_k, cp.type_k, "keys", model, &llama_hparams::n_embd_head_k);
     res.tail_v = resolve(res.params.tail_type_v, cp.type_v, "values", model, &llama_hparams::n_embd_head_v);
+    for (uint32_t il = 0; il < model.hparams.n_layer_all && (res.tail_k != cp.type_k || res.tail_v != cp.type_v); ++il) {
+        ggml_backend_dev_t dev = model.dev_layer(int(il));
+        if (!ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), RKV_TAIL_TYPES_PROC)) {
+            refuse(format("device %s of layer %u reads window and tail in one type only; leave out the tail's types", ggml_backend_dev_name(dev), il));
+        }
+    }
     if (model.hparams.is_mla() && res.params.tail_type_v != 0 && res.tail_v != res.tail_k) {
         refuse(format("the model keeps values as a part of its keys; give the tail's values no type, or %s", ggml_type_name(res.tail_k)));
     }
