@@ -55,6 +55,20 @@ impl KvType {
         !matches!(self, Self::F32 | Self::F16 | Self::Bf16)
     }
 
+    /// Bits of a value, with its share of the block's scale.
+    #[must_use]
+    pub fn bits(self) -> f64 {
+        match self {
+            Self::F32 => 32.0,
+            Self::F16 | Self::Bf16 => 16.0,
+            Self::Q8_0 => 8.5,
+            Self::Q5_1 => 6.0,
+            Self::Q5_0 => 5.5,
+            Self::Q4_1 => 5.0,
+            Self::Q4_0 | Self::Iq4Nl => 4.5,
+        }
+    }
+
     /// Bytes of so many values, a whole number of blocks.
     pub(crate) fn bytes_of(self, values: u64) -> u64 {
         let values = i64::try_from(values).unwrap_or(i64::MAX);

@@ -30,6 +30,10 @@ pub enum Fault {
     MoveWindow,
     /// Turning K to other positions breaks off half way.
     MoveBreaks,
+    /// The host engine begins with a layer when the step does, with whatever lies where the layer's query will be.
+    HostEarly,
+    /// Partials of the host engine are merged without waiting for them.
+    HostUnwaited,
 }
 
 impl Fault {
@@ -49,6 +53,8 @@ impl Fault {
             Self::StepFrozen => ffi::RKV_FAULT_STEP_FROZEN,
             Self::MoveWindow => ffi::RKV_FAULT_MOVE_WINDOW,
             Self::MoveBreaks => ffi::RKV_FAULT_MOVE_BREAKS,
+            Self::HostEarly => ffi::RKV_FAULT_HOST_EARLY,
+            Self::HostUnwaited => ffi::RKV_FAULT_HOST_UNWAITED,
         };
         // SAFETY: stores one atomic number.
         unsafe { ffi::rkv_fault_set(raw) };

@@ -77,6 +77,10 @@ pub struct Counters {
     pub moved_host: u64,
     /// Cells of the tail whose K the layer's device turned, over its link.
     pub moved_device: u64,
+    /// Of the tail's tiles, those whose partials the host engine computed, once a node.
+    pub tiles_host: u64,
+    /// Bytes of K and V of their cells.
+    pub host_bytes_read: u64,
 }
 
 impl std::ops::AddAssign for Counters {
@@ -89,6 +93,8 @@ impl std::ops::AddAssign for Counters {
         self.moved_window += other.moved_window;
         self.moved_host += other.moved_host;
         self.moved_device += other.moved_device;
+        self.tiles_host += other.tiles_host;
+        self.host_bytes_read += other.host_bytes_read;
     }
 }
 
@@ -332,6 +338,8 @@ impl LayerResidency {
                 moved_window: raw.counters.moved_window,
                 moved_host: raw.counters.moved_host,
                 moved_device: raw.counters.moved_device,
+                tiles_host: raw.counters.tiles_host,
+                host_bytes_read: raw.counters.host_bytes_read,
             },
         }
     }

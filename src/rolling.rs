@@ -7,6 +7,7 @@ use crate::error::RollingKvError;
 use crate::ffi;
 use crate::local::LocalLayers;
 use crate::model::Model;
+use crate::tail::TailEngine;
 
 /// The order in which attention goes over the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -81,6 +82,10 @@ pub struct RollingKv {
     schedule: Schedule,
     ring_depth: u32,
     copy_cells: u32,
+    engine: TailEngine,
+    host_threads: u32,
+    tail_k: Option<KvType>,
+    tail_v: Option<KvType>,
     shift: Shift,
     shift_path: ShiftPath,
     local: Option<LocalLayers>,
@@ -119,6 +124,10 @@ impl RollingKv {
             schedule: Schedule::Ring,
             ring_depth: 0,
             copy_cells: 0,
+            engine: TailEngine::Auto,
+            host_threads: 0,
+            tail_k: None,
+            tail_v: None,
             shift: Shift::Rerope,
             shift_path: ShiftPath::Auto,
             local: None,
@@ -154,6 +163,32 @@ impl RollingKv {
     /// memory and the measured link unless set; no bit of a result depends on it.
     pub fn copy_cells(mut self, cells: u32) -> Self {
         self.copy_cells = cells;
+        self
+    }
+
+    /// Who attends to cells in host memory in steps of few queries.
+    pub fn tail_engine(mut self, engine: TailEngine) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// Threads of the host engine, which sleep while it has nothing to do; as many as the context computes with unless set.
+    pub fn host_threads(mut self, threads: u32) -> Self {
+        self.host_threads = threads;
+        self
+    }
+
+    /// Type of K in host memory, at most as large as that of the cache. Attention over what is stored stays exact, but what is
+    /// stored is rounded as in a quantised cache: **this changes what the model says**. A saved state holds the cache's own types, so
+    /// that rows of the tail are rounded once more when they come back.
+    pub fn tail_type_k(mut self, kind: KvType) -> Self {
+        self.tail_k = Some(kind);
+        self
+    }
+
+    /// Type of V in host memory; see [`RollingKv::tail_type_k`].
+    pub fn tail_type_v(mut self, kind: KvType) -> Self {
+        self.tail_v = Some(kind);
         self
     }
 
@@ -212,6 +247,8 @@ impl RollingKv {
         if params.kv_on_host {
             return Err(RollingKvError::CacheOnHost);
         }
+        check_tail_type("keys", self.tail_k, params.type_k)?;
+        check_tail_type("values", self.tail_v, params.type_v)?;
 
         let n_layer = model.n_layer();
         let mut layer_window = vec![i64::from(ffi::RKV_WINDOW_DEFAULT); n_layer as usize];
@@ -225,17 +262,23 @@ impl RollingKv {
             local.check(model)?;
         }
         Ok(Checked {
-            window: self.window,
-            order: self.order,
+            asked: self.clone(),
             tile,
             layer_window,
-            schedule: self.schedule,
-            ring_depth: self.ring_depth,
-            copy_cells: self.copy_cells,
-            shift: self.shift,
-            shift_path: self.shift_path,
-            local: self.local.clone(),
         })
+    }
+}
+
+fn check_tail_type(
+    what: &'static str,
+    asked: Option<KvType>,
+    cache: KvType,
+) -> Result<(), RollingKvError> {
+    match asked {
+        Some(asked) if asked.bits() > cache.bits() => {
+            Err(RollingKvError::TailType { what, asked, cache })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -251,30 +294,24 @@ impl Window {
 
 /// A request that was checked. Owns what the C struct points to.
 pub(crate) struct Checked {
-    window: Window,
-    order: Order,
+    asked: RollingKv,
     tile: u32,
     layer_window: Vec<i64>,
-    schedule: Schedule,
-    ring_depth: u32,
-    copy_cells: u32,
-    shift: Shift,
-    shift_path: ShiftPath,
-    local: Option<LocalLayers>,
 }
 
 impl Checked {
     /// The C struct; it points into `self`.
     pub(crate) fn to_ffi(&self) -> ffi::rkv_params {
+        let asked = &self.asked;
         let mut params = ffi::rkv_params {
             mode: ffi::RKV_MODE_WINDOW,
-            order: match self.order {
+            order: match asked.order {
                 Order::Auto => ffi::RKV_ORDER_AUTO,
                 Order::Tiled => ffi::RKV_ORDER_TILED,
             },
-            window_cells: self.window.to_ffi(),
+            window_cells: asked.window.to_ffi(),
             tile_cells: self.tile,
-            vram_target: match self.window {
+            vram_target: match asked.window {
                 Window::Auto { vram_target } => vram_target,
                 _ => 0,
             },
@@ -282,29 +319,33 @@ impl Checked {
             layer_window: self.layer_window.as_ptr(),
             n_layer_window: self.layer_window.len(),
             staging: ffi::rkv_staging_params {
-                schedule: match self.schedule {
+                schedule: match asked.schedule {
                     Schedule::Ring => ffi::RKV_SCHEDULE_RING,
                     Schedule::Op => ffi::RKV_SCHEDULE_OP,
                 },
-                depth: self.ring_depth,
-                copy_cells: self.copy_cells,
+                depth: asked.ring_depth,
+                copy_cells: asked.copy_cells,
+                engine: asked.engine.to_ffi(),
+                host_threads: asked.host_threads,
             },
-            shift: match self.shift {
+            shift: match asked.shift {
                 Shift::Rerope => ffi::RKV_SHIFT_REROPE,
                 Shift::Guard => ffi::RKV_SHIFT_GUARD,
             },
-            shift_path: match self.shift_path {
+            shift_path: match asked.shift_path {
                 ShiftPath::Auto => ffi::RKV_SHIFT_PATH_AUTO,
                 ShiftPath::Host => ffi::RKV_SHIFT_PATH_HOST,
                 ShiftPath::Device => ffi::RKV_SHIFT_PATH_DEVICE,
             },
+            tail_type_k: asked.tail_k.map_or(0, |kind| 1 + kind.to_ffi()),
+            tail_type_v: asked.tail_v.map_or(0, |kind| 1 + kind.to_ffi()),
             local_layers: std::ptr::null(),
             n_local_layers: 0,
             local_cells: 0,
             local_first: 0,
             local_n_layer: 0,
         };
-        if let Some(local) = &self.local {
+        if let Some(local) = &asked.local {
             local.put(&mut params);
         }
         params

@@ -45,6 +45,24 @@ pub struct Staging {
     pub idle_ns: u64,
     /// Time of a simulated device that reckons it (`time=reckoned`) since the context was made, in nanoseconds; 0 of any other.
     pub device_ns: u64,
+    /// Steps in which the host attended to tiles.
+    pub host_steps: u64,
+    /// Tiles of all attention nodes that it attended to.
+    pub host_tiles: u64,
+    /// Bytes of K and V that it read.
+    pub host_bytes: u64,
+    /// Bytes of queries and masks that went down to it.
+    pub host_bytes_down: u64,
+    /// Bytes of partials that came back.
+    pub host_bytes_up: u64,
+    /// How long attention waited for it, in nanoseconds.
+    pub host_wait_ns: u64,
+    /// Times that another split of the tail was chosen.
+    pub host_changes: u64,
+    /// Its rate as it was measured, in bytes of K and V per second; 0 when it did nothing.
+    pub host_bytes_per_s: f64,
+    /// Its share of the tail as it was chosen last, 0 to 1.
+    pub host_share: f64,
 }
 
 impl fmt::Display for Staging {
@@ -62,6 +80,19 @@ impl fmt::Display for Staging {
             human(self.bytes),
             self.stalls,
             self.stall_ns as f64 / 1e6,
+        )?;
+        if self.host_steps == 0 {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; the host attended to {} tiles ({}) in {} steps, {:.0} % of the tail at last, {:.2} GB/s, waited for {:.1} ms",
+            self.host_tiles,
+            human(self.host_bytes),
+            self.host_steps,
+            100.0 * self.host_share,
+            self.host_bytes_per_s / 1e9,
+            self.host_wait_ns as f64 / 1e6,
         )
     }
 }
@@ -93,6 +124,15 @@ impl Context<'_> {
             stall_ns: raw.stall_ns,
             idle_ns: raw.idle_ns,
             device_ns: raw.device_ns,
+            host_steps: raw.host_steps,
+            host_tiles: raw.host_tiles,
+            host_bytes: raw.host_bytes,
+            host_bytes_down: raw.host_down,
+            host_bytes_up: raw.host_up,
+            host_wait_ns: raw.host_wait_ns,
+            host_changes: raw.host_changes,
+            host_bytes_per_s: raw.host_bytes_s,
+            host_share: raw.host_share,
         })
     }
 }

@@ -31,6 +31,8 @@ fn asked(depth: u32, copy_cells: u32) -> ffi::rkv_staging_params {
         schedule: ffi::RKV_SCHEDULE_AUTO,
         depth,
         copy_cells,
+        engine: ffi::RKV_TAIL_ENGINE_AUTO,
+        host_threads: 0,
     }
 }
 

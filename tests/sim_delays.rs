@@ -3,7 +3,7 @@
 mod common;
 
 use common::sim::{Twins, context, prompt_and_decode, shape};
-use rolling_kv::{ContextParams, RollingKv, Schedule};
+use rolling_kv::{ContextParams, RollingKv, Schedule, TailEngine};
 
 /// Contexts that are made. Each has queues with seeds of their own, so these are as many seeds.
 fn seeds() -> u64 {
@@ -29,10 +29,14 @@ fn a_thousand_seeds_of_delays_give_the_same_bits() {
         } else {
             Schedule::Ring
         };
+        let engine = [TailEngine::Hybrid, TailEngine::Stream, TailEngine::Host][seed as usize % 3];
         let spill = RollingKv::window_cells(32)
             .schedule(schedule)
+            .tail_engine(engine)
             .ring_depth(1 + seed as u32 % 4);
         let mut spilled = context(&twins.device, &params, spill);
-        assert!(run(&mut spilled) == expected, "context {seed}");
+        assert!(run(&mut spilled) == expected, "context {seed}, {engine:?}");
+        let host_tiles = spilled.residency().totals().tiles_host;
+        assert_eq!(host_tiles > 0, engine != TailEngine::Stream, "{engine:?}");
     }
 }

@@ -9,7 +9,7 @@ use common::sim::{
     Twins, bits, context, few_tokens_at_once, in_fragments, prompt_and_decode, shape, two_in_turns,
 };
 use common::{logits_after, some_tokens};
-use rolling_kv::{Backend, Context, ContextParams, Fault, Model, RollingKv};
+use rolling_kv::{Backend, Context, ContextParams, Fault, Model, RollingKv, TailEngine};
 
 /// One test at a time: the faults of one would be seen by the others.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -28,7 +28,9 @@ fn params() -> ContextParams {
 }
 
 fn spilled<'model>(model: &'model Model, params: &ContextParams, depth: u32) -> Context<'model> {
-    let spill = RollingKv::window_cells(64).ring_depth(depth);
+    let spill = RollingKv::window_cells(64)
+        .ring_depth(depth)
+        .tail_engine(TailEngine::Stream);
     context(model, params, spill)
 }
 
@@ -71,6 +73,29 @@ fn shows_after_a_restore(fault: Fault, depth: u32) {
     shows(fault, || {
         restored(&mut spilled(&twins.device, &params(), depth))
     });
+}
+
+/// Half of the tail goes over the link, the host attends to the other half.
+fn shows_beside_the_link(fault: Fault) {
+    let twins = Twins::new(&backend(), &shape(3));
+    for engine in [TailEngine::Host, TailEngine::Hybrid] {
+        shows(fault, || {
+            let spill = RollingKv::window_cells(64)
+                .ring_depth(4)
+                .tail_engine(engine);
+            prompt_and_decode(&mut context(&twins.device, &params(), spill), 0, 250)
+        });
+    }
+}
+
+#[test]
+fn a_host_that_begins_before_its_query_is_there_shows() {
+    shows_beside_the_link(Fault::HostEarly);
+}
+
+#[test]
+fn partials_of_the_host_that_nobody_waited_for_show() {
+    shows_beside_the_link(Fault::HostUnwaited);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::sim::{TILE, Twins, bits, context, prompt_and_decode, shape};
+use common::sim::{TILE, Twins, bits, prompt_and_decode, shape};
 use common::{logits_after, some_tokens};
-use rolling_kv::{Backend, Context, ContextParams, RollingKv, Schedule};
+use rolling_kv::{Backend, Context, ContextParams, Model, RollingKv, Schedule, TailEngine};
 
 fn backend() -> Backend {
     let backend = common::backend();
@@ -12,6 +12,15 @@ fn backend() -> Backend {
         .simulate("mem=64MiB,link=200MB/s,latency=1us,time=reckoned,launch=5us,membw=5GB/s")
         .expect("the simulated device is added");
     backend
+}
+
+/// All of the tail goes over the link.
+fn context<'model>(
+    model: &'model Model,
+    params: &ContextParams,
+    spill: RollingKv,
+) -> Context<'model> {
+    common::sim::context(model, params, spill.tail_engine(TailEngine::Stream))
 }
 
 fn params() -> ContextParams {

@@ -33,6 +33,9 @@ enum rkv_attn_src {
     RKV_ATTN_SRC_V_TAIL = 6,
 };
 
+// Up to so many queries a node is split by tiles among threads, and the host engine may attend to some of them.
+#define RKV_ATTN_QUERIES_FEW 16
+
 // What one layer's tiled attention did since its cache was made. Written by one thread a node.
 struct rkv_layer_counters {
     uint64_t nodes;           // attention nodes evaluated
@@ -44,6 +47,8 @@ struct rkv_layer_counters {
     uint64_t moved_window;    // cells of the window that were turned to another position
     uint64_t moved_host;      // cells of the tail, turned by the host
     uint64_t moved_device;    // cells of the tail, turned by the layer's device
+    uint64_t tiles_host;      // tiles of the tail whose partials the host engine computed, once a node
+    uint64_t host_bytes_read; // bytes of K and V of their cells
 };
 
 // One tile where the device can read it. Row (cell, head) of K starts at k + cell*k_nb_cell + head*(the node's stride of heads).
@@ -54,8 +59,16 @@ struct rkv_fed_tile {
     size_t       v_nb_cell; // bytes
 };
 
-// Tiles that do not lie where the device reads them but are brought there while the node runs. A tile is asked for by every
-// thread of the node, in ascending order of (stream, tile), and given back by every thread, also when it was not needed.
+// A tile's partials, of row = head*n_q + query: maximum sums[2*row], sum sums[2*row + 1], output o + row*ld_o: [d_v], unnormalised.
+struct rkv_tile_partials {
+    const float * sums;
+    const float * o;
+    size_t        ld_o; // floats
+};
+
+// Tiles that do not lie where the device reads them but are brought there while the node runs, or whose partials are. A tile is
+// asked for by every thread of the node, in ascending order of (stream, tile), and given back by every thread, also when it was
+// not needed.
 struct rkv_tile_feed {
     void * user;
     // The node begins: every row that its step writes was written. Called by one thread, before any tile is asked for.
@@ -66,6 +79,10 @@ struct rkv_tile_feed {
     void (*acquire)(void * user, int stream, int tile, struct rkv_fed_tile * fed);
     // One of `nth` threads has read the tile, or does not need it.
     void (*release)(void * user, int stream, int tile, int nth);
+    // Whether the partials of this tile are computed elsewhere. Waits for nothing. Only of nodes with few queries.
+    bool (*by_host)(void * user, int stream, int tile);
+    // Waits until they are there. Called by every thread, also when they are not needed.
+    void (*partials)(void * user, int stream, int tile, struct rkv_tile_partials * partials);
 };
 
 // Faults that a gate injects to show that it can fail. RKV_FAULT_NONE outside of gates.
@@ -84,6 +101,8 @@ enum rkv_fault {
     RKV_FAULT_STEP_FROZEN     = 10, // a cache goes on saying which cells its first step wrote and had in use
     RKV_FAULT_MOVE_WINDOW     = 11, // K of the tail is not turned when its cells move to other positions
     RKV_FAULT_MOVE_BREAKS     = 12, // turning K to other positions breaks off half way
+    RKV_FAULT_HOST_EARLY      = 13, // the host engine begins with a layer when the step does: with the query of the step before
+    RKV_FAULT_HOST_UNWAITED   = 14, // partials of the host engine are merged without waiting for them
 };
 
 GGML_API void rkv_fault_set(enum rkv_fault fault);

@@ -59,6 +59,8 @@ struct rkv_params {
     struct rkv_staging_params staging; // of devices that stage the tail's tiles
     enum rkv_shift_mode shift;
     enum rkv_shift_path shift_path;
+    uint32_t tail_type_k;     // 1 + a ggml_type that the tail's rows have; 0: the window's
+    uint32_t tail_type_v;
 
     // Layers whose attention is limited to the first `local_first` and the newest `local_cells` tokens of a sequence. They have no
     // tail. This changes results. Made for a model of `local_n_layer` layers; 0: of any.

@@ -29,10 +29,20 @@ enum rkv_schedule {
     RKV_SCHEDULE_OP   = 2, // a layer's tiles are copied once its attention has begun
 };
 
+// Who attends to the tail in steps of few queries (decode, drafts). Longer ones always go over the link.
+enum rkv_tail_engine {
+    RKV_TAIL_ENGINE_AUTO   = 0, // what steps show to be faster
+    RKV_TAIL_ENGINE_STREAM = 1, // the device, which brings the tail's tiles to its memory
+    RKV_TAIL_ENGINE_HOST   = 2, // the host, where the tail lies
+    RKV_TAIL_ENGINE_HYBRID = 3, // both, so that they end together
+};
+
 struct rkv_staging_params {
     enum rkv_schedule schedule;
     uint32_t          depth;      // slots; 0: chosen from the free device memory and the link
     uint32_t          copy_cells; // cells of a copy, rounded down to whole tiles; 0: chosen the same way
+    enum rkv_tail_engine engine;
+    uint32_t          host_threads; // of the host engine; 0: as many as the context computes with
 };
 
 // The tails of the layers that one device computes.
@@ -63,6 +73,15 @@ struct rkv_staging_totals {
     uint64_t stall_ns;
     uint64_t idle_ns;         // in which the compute queue had nothing to do
     uint64_t device_ns;       // of a device whose time is reckoned: how much of it has passed since the context was made
+    uint64_t host_steps;      // steps in which the host attended to tiles
+    uint64_t host_tiles;      // tiles of all attention nodes that it attended to
+    uint64_t host_bytes;      // K and V that it read
+    uint64_t host_down;       // bytes of queries and masks that went to it
+    uint64_t host_up;         // bytes of partials that came back
+    uint64_t host_wait_ns;    // that attention waited for it
+    uint64_t host_changes;    // times that another split was chosen
+    double   host_bytes_s;    // its rate as it was measured, bytes of K and V per second; 0: it did nothing
+    double   host_share;      // of the tail, as it was chosen last
 };
 
 // What crossed a device's link since the device was made.
@@ -76,6 +95,7 @@ struct rkv_link_totals {
 
 // Names of functions that the registry of such a device has.
 #define RKV_TAIL_BUFT_PROC      "rkv_tail_buffer_type" // ggml_backend_buffer_type_t (ggml_backend_dev_t): host memory that it reads tiles from
+#define RKV_TAIL_TYPES_PROC "rkv_tail_types"         // anything: its tails may have other types than their windows
 #define RKV_STAGING_SET_PROC    "rkv_staging_set"    // bool (ggml_backend_t, const struct rkv_staging_params *, const struct
                                                      // rkv_staging_need *): takes the slots; false: no memory for them
 #define RKV_STAGING_TOTALS_PROC "rkv_staging_totals" // void (ggml_backend_t, struct rkv_staging_totals *)

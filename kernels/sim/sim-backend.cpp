@@ -111,8 +111,8 @@ ggml_status graph_compute(ggml_backend_t b, ggml_cgraph * graph) {
     backend & s = of(b);
     try {
         auto copy = std::make_shared<graph_copy>(s.d, graph);
-        auto step = s.tiles.begin(*copy);
         const int n_threads = s.d.cfg.n_threads ? int(s.d.cfg.n_threads) : s.n_threads;
+        auto step = s.tiles.begin(*copy, n_threads);
         s.compute.push([&s, copy, step, n_threads] {
             if (step) {
                 s.tiles.start(*step);

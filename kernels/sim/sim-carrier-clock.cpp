@@ -68,6 +68,13 @@ public:
         changed.notify_all();
     }
 
+    void shared(uint64_t bytes) override {
+        std::lock_guard<std::mutex> lock(mutex);
+        carry_until([] { return true; });
+        const reckoned took = seconds(double(bytes)/d.cfg.link_bytes_s);
+        free_at = std::max(free_at, clock.at() - took) + took;
+    }
+
     uint64_t wait(const rkv::ring_use & use) override {
         std::unique_lock<std::mutex> lock(mutex);
         const auto is_there = [&] {

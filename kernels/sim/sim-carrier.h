@@ -30,6 +30,9 @@ public:
     virtual void begun(uint64_t nodes)    = 0;
     virtual void released(uint64_t tiles) = 0;
 
+    // The device itself has read so many bytes of host memory over the link.
+    virtual void shared(uint64_t) {}
+
     // On the threads that compute: waits until the tile is there. Returns the nanoseconds that it took.
     virtual uint64_t wait(const rkv::ring_use & use) = 0;
 };

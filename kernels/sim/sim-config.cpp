@@ -68,6 +68,8 @@ void apply(config & cfg, const std::string & entry) {
         cfg.launch_s = quantity(entry, value, TIMES);
     } else if (key == "membw") {
         cfg.mem_bytes_s = quantity(entry, value, RATES);
+    } else if (key == "hostbw") {
+        cfg.host_bytes_s = quantity(entry, value, RATES);
     } else if (key == "delay") {
         cfg.delay_s = quantity(entry, value, TIMES);
     } else if (key == "seed") {
@@ -81,7 +83,7 @@ void apply(config & cfg, const std::string & entry) {
     } else if (key == "threads") {
         cfg.n_threads = uint32_t(integer(entry, value));
     } else {
-        wrong(entry, "give mem=, link=, latency=, launch=, membw=, delay=, seed=, fail=, devices=, threads=, time=real|reckoned or tiles=copy|alias");
+        wrong(entry, "give mem=, link=, latency=, launch=, membw=, hostbw=, delay=, seed=, fail=, devices=, threads=, time=real|reckoned or tiles=copy|alias");
     }
 }
 
@@ -104,6 +106,9 @@ config parse_config(const std::string & spec) {
     }
     if (cfg.mem_bytes_s != 0 && cfg.mem_bytes_s < 1e6) {
         wrong("membw", "give at least 1MB/s, or 0GB/s for none");
+    }
+    if (cfg.host_bytes_s < 1e6) {
+        wrong("hostbw", "give at least 1MB/s");
     }
     if (cfg.n_device < 1 || cfg.n_device > 8) {
         wrong("devices", "give 1 to 8");

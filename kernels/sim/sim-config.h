@@ -19,6 +19,7 @@ struct config {
     bool     by_clock       = false;             // the device's time is reckoned, not the time of day
     double   launch_s       = 0.0;               // reckoned cost of a node, seconds
     double   mem_bytes_s    = 0.0;               // reckoned bandwidth of device memory, bytes per second; 0: without end
+    double   host_bytes_s   = 20e9;              // reckoned rate of the host engine, bytes of K and V per second
     uint32_t n_threads      = 0;                 // compute threads; 0: as many as the context asks for
 };
 

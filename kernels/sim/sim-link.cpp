@@ -34,14 +34,14 @@ void link::count(size_t bytes) {
     sums.busy_ns += uint64_t(double(bytes)/bytes_s*1e9);
 }
 
-void link::transfer(size_t bytes, const std::function<void()> & move) {
+void link::transfer(size_t bytes, const std::function<void()> & move, bool urgent) {
     if (at_once) {
         count(bytes);
         move();
         return;
     }
     std::promise<void> ended;
-    submit(bytes, false, move, [&] { ended.set_value(); });
+    submit(bytes, urgent, move, [&] { ended.set_value(); });
     ended.get_future().wait();
 }
 

@@ -36,7 +36,7 @@ public:
     void count(size_t bytes);
 
     // Submits a transfer and waits.
-    void transfer(size_t bytes, const std::function<void()> & move);
+    void transfer(size_t bytes, const std::function<void()> & move, bool urgent = false);
 
     const link_totals & totals() const { return sums; }
 

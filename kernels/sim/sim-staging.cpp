@@ -1,5 +1,7 @@
 #include "sim-staging.h"
 
+#include "rkv-ring-fault.h"
+
 #include "ggml-impl.h"
 
 #include <algorithm>
@@ -12,16 +14,6 @@ using rkv::ring_copy;
 using rkv::ring_part;
 using rkv::ring_rows;
 
-static rkv::ring_fault ring_fault_now() {
-    switch (rkv_fault_get()) {
-        case RKV_FAULT_RING_STALE:      return rkv::RING_FAULT_STALE;
-        case RKV_FAULT_RING_REUSE:      return rkv::RING_FAULT_REUSE;
-        case RKV_FAULT_RING_GENERATION: return rkv::RING_FAULT_GENERATION;
-        case RKV_FAULT_RING_IDENTITY:   return rkv::RING_FAULT_IDENTITY;
-        default:                        return rkv::RING_FAULT_NONE;
-    }
-}
-
 //
 // slots
 //
@@ -29,7 +21,7 @@ static rkv::ring_fault ring_fault_now() {
 staging::slots::slots(device & d, device_clock & clock, const rkv_staging_params & params, size_t slot_bytes, uint32_t depth, uint64_t seed)
     : d(d), slot_bytes(slot_bytes), depth(depth), own(rkv_fault_get() != RKV_FAULT_RING_OWNER || !d.first_slots.load()),
       address(!own ? d.first_slots.load() : d.mem.fails() ? nullptr : d.mem.alloc(slot_bytes*depth)),
-      ring(params.schedule == RKV_SCHEDULE_OP ? rkv::ring_schedule::op : rkv::ring_schedule::ring, depth, ring_fault_now()) {
+      ring(params.schedule == RKV_SCHEDULE_OP ? rkv::ring_schedule::op : rkv::ring_schedule::ring, depth, rkv::ring_fault_now()) {
     if (!address) {
         throw std::bad_alloc();
     }
@@ -60,13 +52,26 @@ struct feed_calls {
 
     static void begin(void * user) {
         node_feed & n = of(user);
-        n.owner->ring->copies->begun(n.number + 1);
-        n.owner->clock.pass(n.base);
+        staging & owner = *n.owner;
+        if (owner.ring) {
+            owner.ring->copies->begun(n.number + 1);
+        }
+        owner.clock.pass(n.base);
+        if (n.host) {
+            owner.host.begin(*n.host);
+        }
     }
 
     static int index(const node_feed & n, int stream, int tile) { return n.index[size_t(stream)*n.n_tile + tile]; }
 
     static bool brings(void * user, int stream, int tile) { return index(of(user), stream, tile) >= 0; }
+    static bool by_host(void * user, int stream, int tile) { return index(of(user), stream, tile) < rkv::NOT_BROUGHT; }
+
+    static void partials(void * user, int stream, int tile, rkv_tile_partials * partials) {
+        node_feed & n = of(user);
+        staging & owner = *n.owner;
+        owner.host.wait(*n.host, size_t(rkv::host_tile(index(n, stream, tile))), owner.ring ? owner.ring->copies.get() : nullptr, *partials);
+    }
 
     static void acquire(void * user, int stream, int tile, rkv_fed_tile * fed) {
         node_feed & n = of(user);
@@ -75,7 +80,7 @@ struct feed_calls {
         auto & ring = *n.owner->ring;
 
         const uint64_t waited = ring.copies->wait(use);
-        if (waited) {
+        if (waited && !n.step->waited[i].exchange(true)) {
             n.owner->stalls++;
             n.owner->stall_ns += waited;
         }
@@ -107,7 +112,7 @@ struct feed_calls {
 //
 
 staging::staging(device & d, device_clock & clock, uint64_t seed, std::function<void()> settle)
-    : d(d), clock(clock), seed(seed), settle(std::move(settle)) {}
+    : d(d), clock(clock), seed(seed), settle(std::move(settle)), host(d, clock, seed) {}
 staging::~staging() = default;
 
 bool staging::prepare(const rkv_staging_params & p, const rkv_staging_need & n) {
@@ -116,6 +121,14 @@ bool staging::prepare(const rkv_staging_params & p, const rkv_staging_need & n) 
         return true;
     }
     link = d.measured_link();
+    if (!host.known()) {
+        if (p.engine == RKV_TAIL_ENGINE_HOST || p.engine == RKV_TAIL_ENGINE_HYBRID) {
+            GGML_LOG_ERROR("%s: the CPU backend has no host engine\n", d.name.c_str());
+            return false;
+        }
+        params.engine = RKV_TAIL_ENGINE_STREAM;
+    }
+    balance = std::make_unique<rkv::tail_balance>(params.engine, link.bytes_s);
     plan = rkv::plan_staging(p, n, d.mem.total() - d.mem.used() + (ring ? ring->bytes() : 0), link);
     try {
         need(plan.slot_bytes);
@@ -136,42 +149,99 @@ void staging::need(size_t slot_bytes) {
     ring = std::make_unique<slots>(d, clock, params, slot_bytes, plan.depth, seed);
 }
 
-std::shared_ptr<step_feeds> staging::begin(graph_copy & graph) {
-    auto step = std::make_shared<step_feeds>();
+// Which tiles of which node go where.
+void staging::collect(graph_copy & graph, step_feeds & step, int n_threads) {
+    std::vector<rkv::balance_item> items;
+    step.few_queries = true;
     for (const auto & pair : graph.tiled()) {
-        collect_node(d, pair, plan.copy_cells, *step);
+        count_node(d, pair.source, items);
+        step.few_queries = step.few_queries && host_may(pair.source);
     }
-    if (step->tiles.empty()) {
-        return nullptr;
+    const std::vector<uint32_t> all(items.size(), rkv::tail_balance::ALL);
+    const std::vector<uint32_t> split = step.few_queries && balance ? balance->split(items) : all;
+
+    const uint32_t * ring = split.data();
+    for (const auto & pair : graph.tiled()) {
+        std::vector<rkv_host_tile>     tiles;
+        std::vector<rkv::balance_item> own;
+        count_node(d, pair.source, own);
+        const size_t before = step.nodes.size();
+        collect_node(d, pair, plan.copy_cells, ring, step, tiles);
+        ring += own.size();
+        if (step.nodes.size() > before && !tiles.empty()) {
+            step.nodes.back().host = host.plan(pair.copy, std::move(tiles), step.masks, params.host_threads ? int(params.host_threads) : n_threads);
+        }
     }
+}
+
+// A step of which the host attends to every tile is told to the ring too: it writes rows.
+void staging::give_copies(step_feeds & step) {
     size_t slot_bytes = 0;
-    for (const auto & layout : step->layouts) {
+    for (const auto & layout : step.layouts) {
         slot_bytes = std::max(slot_bytes, layout.bytes);
     }
-    need(slot_bytes);
-
-    const rkv::ring_plan order = ring->ring.begin(step->tiles, uint32_t(step->nodes.size()), d.tail_writes.load());
-    step->uses      = order.uses;
-    step->discarded = order.discarded;
-    step->released.reset(new std::atomic<int>[step->tiles.size()]());
-    for (const ring_copy & copy : order.copies) {
-        ring->copies->give({ copy, ring->slot(copy.seq), step->layouts[copy.index].v_offset });
+    if (slot_bytes > 0) {
+        need(slot_bytes);
     }
-    for (size_t i = 0; i < step->nodes.size(); ++i) {
-        node_feed & n = step->nodes[i];
-        n.owner  = this;
-        n.feed   = { &n, feed_calls::begin, feed_calls::brings, feed_calls::acquire, feed_calls::release };
-        n.number = order.first_node + i;
+    if (!ring) {
+        return;
+    }
+    const rkv::ring_plan order = ring->ring.begin(step.tiles, uint32_t(step.nodes.size()), d.tail_writes.load());
+    step.uses      = order.uses;
+    step.discarded = order.discarded;
+    step.released.reset(new std::atomic<int>[step.tiles.size()]());
+    step.waited.reset(new std::atomic<bool>[step.tiles.size()]());
+    for (const ring_copy & copy : order.copies) {
+        step.link_bytes += copy.part.bytes();
+        ring->copies->give({ copy, ring->slot(copy.seq), step.layouts[copy.index].v_offset });
+    }
+    for (size_t i = 0; i < step.nodes.size(); ++i) {
+        step.nodes[i].number = order.first_node + i;
+    }
+}
+
+std::shared_ptr<step_feeds> staging::begin(graph_copy & graph, int n_threads) {
+    auto step = std::make_shared<step_feeds>();
+    collect(graph, *step, n_threads);
+    if (step->nodes.empty()) {
+        return nullptr;
+    }
+    give_copies(*step);
+    for (node_feed & n : step->nodes) {
+        n.owner = this;
+        n.feed  = { &n, feed_calls::begin, feed_calls::brings, feed_calls::acquire, feed_calls::release, feed_calls::by_host, feed_calls::partials };
         const rkv_tile_feed * feed = &n.feed;
         memcpy(n.node->op_params + RKV_OP_PARAM_FEED, &feed, sizeof(feed));
     }
     return step;
 }
 
+// The last step ends where this one begins. Only steps of few queries, one after the other, say how the tail is best shared.
+void staging::measure(const step_feeds & step) {
+    const host_totals & h = host.totals();
+    mark now;
+    now.few_queries = step.few_queries;
+    now.at          = d.cfg.by_clock ? clock.at() : std::chrono::duration_cast<reckoned>(std::chrono::steady_clock::now().time_since_epoch());
+    now.stall_ns    = stall_ns;
+    now.wait_ns     = h.wait_ns;
+    now.busy_ns     = h.busy_ns;
+    now.link_bytes  = step.link_bytes;
+    for (const node_feed & n : step.nodes) {
+        now.host_bytes += n.host ? n.host->all_bytes() : 0;
+    }
+    host_steps += now.host_bytes > 0;
+    if (last.few_queries && now.few_queries && balance) {
+        balance->measured({ double((now.at - last.at).count())*1e-9, double(now.stall_ns - last.stall_ns)*1e-9, double(now.wait_ns - last.wait_ns)*1e-9,
+            last.link_bytes, last.host_bytes, double(now.busy_ns - last.busy_ns)*1e-9 });
+    }
+    last = now;
+}
+
 void staging::start(const step_feeds & step) {
     if (step.discarded) {
         ring->copies->released(step.discarded);
     }
+    measure(step);
 }
 
 rkv_staging_totals staging::totals() const {
@@ -195,6 +265,19 @@ rkv_staging_totals staging::totals() const {
     t.stalls       = stalls;
     t.stall_ns     = stall_ns;
     t.device_ns    = uint64_t(clock.at().count());
+
+    const host_totals & h = host.totals();
+    t.host_steps   = host_steps;
+    t.host_tiles   = h.tiles;
+    t.host_bytes   = h.bytes;
+    t.host_down    = h.down;
+    t.host_up      = h.up;
+    t.host_wait_ns = h.wait_ns;
+    if (balance) {
+        t.host_changes = balance->changes();
+        t.host_bytes_s = balance->host_bytes_s();
+        t.host_share   = balance->host_share();
+    }
     return t;
 }
 

@@ -8,10 +8,6 @@
 
 namespace rkv_sim {
 
-void name_thread(const char * name) {
-    prctl(PR_SET_NAME, name, 0, 0, 0);
-}
-
 void act_promptly() {
     // Timers wake up to 50 us late by default, as much as a tile takes.
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);

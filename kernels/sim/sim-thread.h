@@ -2,10 +2,11 @@
 
 // What the threads of a simulated device tell the system.
 
+#include "rkv-thread.h"
+
 namespace rkv_sim {
 
-// The name of the calling thread, up to 15 characters, for those who look from outside.
-void name_thread(const char * name);
+using rkv::name_thread;
 
 // The calling thread wakes when it should, as an engine of a card does: its timers are exact, and it does not wait for the time
 // slice of a thread that computes. As far as the system lets it.

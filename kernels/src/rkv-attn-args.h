@@ -2,7 +2,7 @@
 
 // What an attention node asks for, read once from its tensors and parameters.
 
-#include "ggml-cpu-impl.h"
+#include "ggml.h"
 #include "rkv-attn-node.h"
 
 #include <stddef.h>
@@ -10,12 +10,16 @@
 
 namespace rkv {
 
+// Up to this many queries count as decoding: partials of tiles are kept, and merged at the end.
+static constexpr int TILES_QUERIES_MAX = RKV_ATTN_QUERIES_FEW;
+
 // K and V rows of one tile, of one stream. Row (cell, head) of K starts at k + cell*k_nb_cell + head*k_nb_head.
 struct tile_rows {
     const char * k;
     const char * v;
     size_t       k_nb_cell, k_nb_head; // bytes
     size_t       v_nb_cell, v_nb_head; // bytes
+    ggml_type    k_type, v_type;       // window and tail may differ
     int          n_cells;
 };
 
@@ -44,9 +48,6 @@ struct attn_args {
     rkv_fault fault;               // as it was when the node began
     int       drop_tile;           // tile that a fault leaves out, or -1
 
-    ggml_type type_k() const { return part_k[0]->type; }
-    ggml_type type_v() const { return part_v[0]->type; }
-
     // Weight of the mask for a query head.
     float slope(int head) const;
 
@@ -59,6 +60,7 @@ struct attn_args {
 
     // With a feed: the rows after waiting for them, and giving them back. Every thread calls both for every tile, in order.
     bool      fed(int stream, int t) const { return feed && feed->brings(feed->user, stream, t); }
+    bool      by_host(int stream, int t) const { return feed && feed->by_host(feed->user, stream, t); }
     tile_rows rows_fed(int stream, int t) const;
     void      release_fed(int stream, int t, int nth) const { feed->release(feed->user, stream, t, nth); }
 

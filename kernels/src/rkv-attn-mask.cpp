@@ -47,11 +47,9 @@ static void scan_row(const uint16_t * m, int n, tile_mask & e) {
     e.end = c;
 }
 
-tile_mask mask_table::scan(int stream, int block, int t) const {
-    const int n  = a.tile_cells(t);
-    const int q0 = block * q_block;
-    const int q1 = std::min(q0 + q_block, a.n_q);
-
+// What the queries [q0, q1) see of tile t.
+static tile_mask scan(const attn_args & a, int stream, int q0, int q1, int t) {
+    const int n = a.tile_cells(t);
     tile_mask e = { n, 0, 0, 1 };
     for (int plane = 0; plane < a.mask->ne[2]; ++plane) {
         for (int iq = q0; iq < q1; ++iq) {
@@ -66,8 +64,13 @@ void mask_table::fill(int ith, int nth) {
     for (int64_t i = ith; i < n; i += nth) {
         const int     t  = (int) (i % a.n_tile);
         const int64_t sb = i / a.n_tile;
-        entries[i] = scan((int) (sb / n_q_block), (int) (sb % n_q_block), t);
+        const int     q0 = (int) (sb % n_q_block) * q_block;
+        entries[i] = scan(a, (int) (sb / n_q_block), q0, std::min(q0 + q_block, a.n_q), t);
     }
+}
+
+tile_mask mask_of_tile(const attn_args & a, int stream, int t) {
+    return a.mask ? scan(a, stream, 0, a.n_q, t) : tile_mask{ 0, a.tile_cells(t), a.n_q, 1 };
 }
 
 tile_mask mask_table::at(int stream, int block, int t) const {

@@ -43,8 +43,9 @@ private:
     tile_mask *       entries; // [streams of the mask, blocks, tiles]
     int               q_block;
     int               n_q_block;
-
-    tile_mask scan(int stream, int block, int t) const;
 };
+
+// What all queries of a stream see of tile t, looked at now.
+tile_mask mask_of_tile(const attn_args & a, int stream, int t);
 
 } // namespace rkv

@@ -27,7 +27,8 @@ static rkv_layer_counters * counters_of(const ggml_tensor * node) {
 
 static void count(const attn_args & a, const mask_table & table, rkv_layer_counters & c) {
     const bool    v_in_k     = a.part_k[0]->view_src && a.part_k[0]->view_src == a.part_v[0]->view_src;
-    const size_t  cell_bytes = a.n_head_kv * (ggml_row_size(a.type_k(), a.d_k) + (v_in_k ? 0 : ggml_row_size(a.type_v(), a.d_v)));
+    const int     tail       = a.part_k[1] ? 1 : 0;
+    const size_t  cell_bytes = a.n_head_kv * (ggml_row_size(a.part_k[tail]->type, a.d_k) + (v_in_k ? 0 : ggml_row_size(a.part_v[tail]->type, a.d_v)));
     const int64_t heads_of_a_mask_row = a.mask ? a.n_head / a.mask->ne[2] : a.n_head;
 
     c.nodes++;
@@ -41,9 +42,14 @@ static void count(const attn_args & a, const mask_table & table, rkv_layer_count
             }
             if (t < a.n_tile_win && !c.all_in_tail) {
                 c.tiles_window++;
-            } else {
-                c.tiles_tail++;
-                c.tail_bytes_read += cell_bytes * a.tile_cells(t);
+                continue;
+            }
+            const uint64_t bytes = cell_bytes * a.tile_cells(t);
+            c.tiles_tail++;
+            c.tail_bytes_read += bytes;
+            if (a.by_host(stream, t)) {
+                c.tiles_host++;
+                c.host_bytes_read += bytes;
             }
         }
     }

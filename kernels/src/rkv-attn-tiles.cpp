@@ -4,9 +4,11 @@
 #include "rkv-attn-drivers.h"
 #include "rkv-attn-merge.h"
 #include "rkv-attn-narrow.h"
+#include "rkv-attn-parts.h"
 #include "rkv-simd.h"
 
 #include <algorithm>
+#include <string.h>
 #include <utility>
 
 namespace rkv {
@@ -14,9 +16,6 @@ namespace rkv {
 // Partials are kept for as many tiles as fit; then they are merged, and the next tiles begin. This bounds the buffer,
 // and keeps what the merge reads in the cache.
 static constexpr size_t ROUND_BYTES = 8u << 20;
-
-// Scores of one unit of work (a tile, or some query rows of it) should stay in the second-level cache.
-static constexpr size_t SCORE_BYTES = 256u << 10;
 
 // Tiles (or parts of tiles) a thread: fewer, and the last thread is waited for.
 static constexpr int UNITS_PER_THREAD = 8;
@@ -38,10 +37,10 @@ struct tiles_driver {
     int         ith, nth;
     int         n_rows;        // query rows of a stream
     int         ld_o;
-    int         rows_max;      // query rows of one unit, at most
     int64_t     n_place;
     int64_t     round_places;
-    int         n_part;        // units of a place
+    int         rows_max;      // query rows of one unit, at most
+    row_parts   parts;         // units of a place
     tiles_buffers buf;
 
     tiles_driver(attn_args & a, int ith, int nth, void * wdata);
@@ -49,15 +48,16 @@ struct tiles_driver {
     // Places [place0, place1) of a round that begins with place `round`.
     void compute_units(const mask_table & table, int64_t round, int64_t place0, int64_t place1);
     void compute_fed(const mask_table & table, int64_t round, int64_t place);
+    void take_partials(const mask_table & table, int64_t round, int64_t place);
     void compute_all(const mask_table & table, int64_t round, int64_t end);
     bool is_fed(int64_t place) const { return a.fed((int) (place / a.n_tile), (int) (place % a.n_tile)); }
+    bool by_host(int64_t place) const { return a.by_host((int) (place / a.n_tile), (int) (place % a.n_tile)); }
     void merge_rows(const mask_table & table, int64_t place0, int64_t place1);
 
     narrow_tile unit(const mask_table & table, int64_t place0, int64_t u) const;
     narrow_tile unit_of(const mask_table & table, int64_t place, int part) const;
     float     * head_sums_of(int64_t place, int row) const { return buf.head_sums + (place*n_rows + row)*2; }
     float     * o_of(int64_t place, int row) const { return buf.o + (place*n_rows + row)*ld_o; }
-    int         part_begin(int part) const;
 };
 
 } // namespace
@@ -80,25 +80,6 @@ static tiles_buffers carve(const tiles_driver & d, void * wdata) {
     return b;
 }
 
-// How many units a tile is cut in, when `wanted` are: whole KV heads, or even shares of each KV head's rows.
-static int parts_for(const attn_args & a, int64_t wanted) {
-    if (wanted <= a.n_head_kv) {
-        return (int) wanted;
-    }
-    const int64_t shares = std::min<int64_t>((wanted + a.n_head_kv - 1) / a.n_head_kv, a.n_gqa * a.n_q);
-    return (int) shares * a.n_head_kv;
-}
-
-// Query rows of the largest of n_part units.
-static int rows_of_part(const attn_args & a, int n_part) {
-    const int rows_of_kv_head = a.n_gqa * a.n_q;
-    if (n_part <= a.n_head_kv) {
-        return (a.n_head_kv + n_part - 1) / n_part * rows_of_kv_head;
-    }
-    const int shares = n_part / a.n_head_kv;
-    return (rows_of_kv_head + shares - 1) / shares;
-}
-
 tiles_driver::tiles_driver(attn_args & a, int ith, int nth, void * wdata) : a(a), ith(ith), nth(nth) {
     n_rows  = a.n_head * a.n_q;
     ld_o    = round_up_lanes(a.d_v);
@@ -108,29 +89,16 @@ tiles_driver::tiles_driver(attn_args & a, int ith, int nth, void * wdata) : a(a)
     round_places = std::min<int64_t>(n_place, std::max<int64_t>(1, ROUND_BYTES / place_bytes));
 
     // The buffer is sized by the parts that the cache asks for; more threads only make smaller ones.
-    const size_t  row_bytes = std::min<int64_t>(a.tile, a.n_kv) * sizeof(float);
-    const int64_t rows_fit  = std::max<size_t>(1, SCORE_BYTES / row_bytes);
-    n_part   = parts_for(a, (n_rows + rows_fit - 1) / rows_fit);
-    rows_max = rows_of_part(a, n_part);
+    parts    = row_parts::of_cache(a);
+    rows_max = parts.rows_max();
     if (nth > 1) {
-        const int64_t wanted = a.feed ? nth : ((int64_t) nth*UNITS_PER_THREAD + round_places - 1) / round_places;
-        n_part = std::max(n_part, parts_for(a, wanted));
+        parts.at_least(a.feed ? nth : ((int64_t) nth*UNITS_PER_THREAD + round_places - 1) / round_places);
     }
     buf = carve(*this, wdata);
 }
 
-// First query row of a unit's part.
-int tiles_driver::part_begin(int part) const {
-    const int rows_of_kv_head = a.n_gqa * a.n_q;
-    if (n_part <= a.n_head_kv) {
-        return (int) ((int64_t) a.n_head_kv * part / n_part) * rows_of_kv_head;
-    }
-    const int shares = n_part / a.n_head_kv;
-    return part / shares * rows_of_kv_head + rows_of_kv_head * (part % shares) / shares;
-}
-
 narrow_tile tiles_driver::unit(const mask_table & table, int64_t place0, int64_t u) const {
-    narrow_tile t = unit_of(table, place0 + u / n_part, (int) (u % n_part));
+    narrow_tile t = unit_of(table, place0 + u / parts.n, (int) (u % parts.n));
     t.rows = a.rows(t.stream, t.tile);
     return t;
 }
@@ -140,8 +108,8 @@ narrow_tile tiles_driver::unit_of(const mask_table & table, int64_t place, int p
     narrow_tile t = {};
     t.stream = (int) (place / a.n_tile);
     t.tile   = a.tile_at((int) (place % a.n_tile));
-    t.row0   = part_begin(part);
-    t.row1   = part_begin(part + 1);
+    t.row0   = parts.begin(part);
+    t.row1   = parts.begin(part + 1);
     t.mask   = table.at(t.stream, 0, t.tile);
     return t;
 }
@@ -170,7 +138,7 @@ struct ahead_units {
 } // namespace
 
 void tiles_driver::compute_units(const mask_table & table, int64_t round, int64_t place0, int64_t place1) {
-    const int64_t n     = (place1 - place0) * n_part;
+    const int64_t n     = (place1 - place0) * parts.n;
     const int64_t begin = n * ith / nth;
     const int64_t end   = n * (ith + 1) / nth;
 
@@ -179,7 +147,7 @@ void tiles_driver::compute_units(const mask_table & table, int64_t round, int64_
     for (int64_t u = begin; u < end; ++u) {
         const narrow_tile t = unit(table, place0, u);
         if (t.mask.begin < t.mask.end) {
-            const int64_t at = place0 - round + u / n_part;
+            const int64_t at = place0 - round + u / parts.n;
             narrow_partial(a, t, buf.scratch, ahead, head_sums_of(at, t.row0), o_of(at, t.row0), ld_o);
         }
     }
@@ -206,7 +174,7 @@ void tiles_driver::compute_fed(const mask_table & table, int64_t round, int64_t 
     narrow_tile t = unit_of(table, place, 0);
     if (t.mask.begin < t.mask.end) {
         const tile_rows rows = a.rows_fed(t.stream, t.tile);
-        for (int part = ith; part < n_part; part += nth) {
+        for (int part = ith; part < parts.n; part += nth) {
             t = unit_of(table, place, part);
             t.rows = rows;
             ahead_once once = { { rows, head_begin(a, t), head_end(a, t) }, false };
@@ -215,6 +183,20 @@ void tiles_driver::compute_fed(const mask_table & table, int64_t round, int64_t 
         }
     }
     a.release_fed(t.stream, t.tile, nth);
+}
+
+// Each thread fetches its share of the rows.
+void tiles_driver::take_partials(const mask_table & table, int64_t round, int64_t place) {
+    const narrow_tile t = unit_of(table, place, 0);
+    rkv_tile_partials p;
+    a.feed->partials(a.feed->user, t.stream, t.tile, &p);
+    if (t.mask.begin >= t.mask.end) {
+        return;
+    }
+    for (int row = n_rows * ith / nth; row < n_rows * (ith + 1) / nth; ++row) {
+        memcpy(head_sums_of(place - round, row), p.sums + 2*row, 2*sizeof(float));
+        memcpy(o_of(place - round, row), p.o + row*p.ld_o, a.d_v*sizeof(float));
+    }
 }
 
 void tiles_driver::compute_all(const mask_table & table, int64_t round, int64_t end) {
@@ -227,8 +209,12 @@ void tiles_driver::compute_all(const mask_table & table, int64_t round, int64_t 
             compute_fed(table, round, place++);
             continue;
         }
+        if (by_host(place)) {
+            take_partials(table, round, place++);
+            continue;
+        }
         const int64_t run = place;
-        while (place < end && !is_fed(place)) {
+        while (place < end && !is_fed(place) && !by_host(place)) {
             ++place;
         }
         compute_units(table, round, run, place);

@@ -25,6 +25,9 @@ bool rkv_cpu_set_rows(const struct ggml_compute_params * params, struct ggml_ten
 // Runs a marked ROPE node. False when the node has no mark: stock's code runs then.
 bool rkv_cpu_rope(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 
+// The function or mark that the backend's registry has under a name of ours, or NULL.
+void * rkv_cpu_proc(const char * name);
+
 #ifdef __cplusplus
 }
 #endif

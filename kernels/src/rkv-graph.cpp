@@ -35,8 +35,9 @@ ggml_tensor * tail_of(ggml_context * ctx, ggml_tensor * src) {
         return nullptr;
     }
     GGML_ASSERT(src->ne[1] == base->ne[1] && src->ne[2] == base->ne[2] && src->ne[3] == base->ne[3]);
+    const int64_t first = int64_t((src->view_offs - base->view_offs)/ggml_type_size(src->type))*ggml_blck_size(src->type); // column
     return ggml_view_4d(ctx, tail, src->ne[0], tail->ne[1], tail->ne[2], tail->ne[3], tail->nb[1], tail->nb[2], tail->nb[3],
-            src->view_offs - base->view_offs);
+            ggml_row_size(tail->type, first));
 }
 
 

@@ -1,5 +1,6 @@
 #include "rkv-kv-split.h"
 
+#include "rkv-pages.h"
 #include "rkv-planner.h"
 #include "rkv-set-rows.h"
 #include "rkv-staging.h"
@@ -131,7 +132,7 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
 }
 
 rkv_layer_plan rkv_split::plan(uint32_t il, uint32_t kv_size, ggml_backend_buffer_type_t buft, ggml_backend_dev_t dev) const {
-    rkv_layer_plan res = { kv_size, 0, buft, nullptr };
+    rkv_layer_plan res = { kv_size, 0, buft, nullptr, GGML_TYPE_COUNT, GGML_TYPE_COUNT };
     if (residency && is_local[il]) {
         res.window = local->rows();
         return res;
@@ -140,6 +141,8 @@ rkv_layer_plan rkv_split::plan(uint32_t il, uint32_t kv_size, ggml_backend_buffe
         return res;
     }
 
+    res.tail_k    = residency->tail_k;
+    res.tail_v    = residency->tail_v;
     res.buft_tail = rkv_tail_buffer_type(dev);
     if (!ggml_backend_dev_supports_buft(dev, res.buft_tail)) {
         throw std::runtime_error(format("rolling-kv: device %s cannot read host memory of type %s; use another device, or drop the window",
@@ -195,12 +198,12 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
         throw std::runtime_error("rolling-kv: failed to create the ggml context of the tail");
     }
 
-    const auto make = [&](const ggml_tensor * part, const char * name, std::vector<ggml_tensor *> & streams) -> ggml_tensor * {
+    const auto make = [&](const ggml_tensor * part, ggml_type type, const char * name, std::vector<ggml_tensor *> & streams) -> ggml_tensor * {
         if (!part) {
             streams.assign(k->ne[2], nullptr);
             return nullptr;
         }
-        ggml_tensor * t = ggml_new_tensor_3d(ctx, part->type, part->ne[0], plan.tail, part->ne[2]);
+        ggml_tensor * t = ggml_new_tensor_3d(ctx, type, part->ne[0], plan.tail, part->ne[2]);
         ggml_format_name(t, "cache_%s_tail_l%d", name, (int) il);
         for (int64_t s = 0; s < t->ne[2]; ++s) {
             streams.push_back(ggml_view_2d(ctx, t, t->ne[0], t->ne[1], t->nb[1], s*t->nb[2]));
@@ -208,8 +211,8 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
         return t;
     };
 
-    res.k = make(k, "k", res.k_stream);
-    res.v = make(v, "v", res.v_stream);
+    res.k = make(k, plan.tail_k, "k", res.k_stream);
+    res.v = make(v, plan.tail_v, "v", res.v_stream);
     return res;
 }
 
@@ -234,7 +237,11 @@ const rkv_step * rkv_step_of(const ggml_tensor * view) {
 }
 
 void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx) {
-    if (buf || !rkv_residency_scope::current()) {
+    if (!rkv_residency_scope::current()) {
+        return;
+    }
+    if (buf) {
+        rkv_ask_huge_pages(buf);
         return;
     }
     size_t bytes = 0;

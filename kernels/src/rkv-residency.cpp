@@ -1,5 +1,7 @@
 #include "rkv-residency.h"
 
+#include "rkv-tail-type.h"
+
 #include "rkv-local.h"
 #include "rkv-report.h"
 
@@ -197,6 +199,7 @@ rkv_residency rkv_residency_resolve(const llama_model & model, const llama_conte
     params.layer_window   = nullptr;
     params.n_layer_window = 0;
     resolve_local(res, model, cp);
+    rkv_tail_type_resolve(res, model, cp);
     res.beside_bytes      = beside_bytes(model, cp);
     res.measured_only     = model.hparams.no_alloc;
 

@@ -99,6 +99,15 @@ static void add(rkv_staging_totals & sum, const rkv_staging_totals & one) {
     sum.stall_ns        += one.stall_ns;
     sum.idle_ns         += one.idle_ns;
     sum.device_ns       += one.device_ns;
+    sum.host_steps      += one.host_steps;
+    sum.host_tiles      += one.host_tiles;
+    sum.host_bytes      += one.host_bytes;
+    sum.host_down       += one.host_down;
+    sum.host_up         += one.host_up;
+    sum.host_wait_ns    += one.host_wait_ns;
+    sum.host_changes    += one.host_changes;
+    sum.host_bytes_s     = std::max(sum.host_bytes_s, one.host_bytes_s);
+    sum.host_share       = std::max(sum.host_share, one.host_share);
 }
 
 bool rkv_staging_totals_get(struct llama_context * ctx, struct rkv_staging_totals * totals) {

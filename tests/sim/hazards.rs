@@ -1,4 +1,4 @@
-use rolling_kv::{Context, ContextParams, RollingKv, ShiftPath};
+use rolling_kv::{Context, ContextParams, RollingKv, ShiftPath, TailEngine};
 
 use crate::backend;
 use crate::common::sim::{
@@ -11,17 +11,43 @@ fn params() -> ContextParams {
     ContextParams::new(512).n_ubatch(64).threads(1)
 }
 
+/// Those that differ in who attends to the tail.
+const ENGINES: [TailEngine; 3] = [TailEngine::Stream, TailEngine::Host, TailEngine::Hybrid];
+
 fn spill() -> RollingKv {
     RollingKv::window_cells(64).ring_depth(4)
 }
 
-/// The run on the device with a window equals the run on the CPU without one.
+/// Whoever attends to the tail has done so.
+#[track_caller]
+fn engaged(context: &mut Context<'_>, engine: TailEngine) {
+    let staging = context.staging().expect("the device stages");
+    assert!(staging.bytes > 0, "{engine:?}: {staging:?}");
+    assert_eq!(
+        staging.host_steps > 0,
+        engine != TailEngine::Stream,
+        "{engine:?}: {staging:?}"
+    );
+    let totals = context.residency().totals();
+    assert_eq!(
+        totals.tiles_host > 0,
+        engine != TailEngine::Stream,
+        "{engine:?}: {totals:?}"
+    );
+    assert!(
+        totals.tiles_host < totals.tiles_tail,
+        "{engine:?}: {totals:?}"
+    );
+}
+
+/// The run on the device with a window equals the run on the CPU without one, whoever attends to the tail.
 fn same(twins: &Twins, params: &ContextParams, run: impl Fn(&mut Context<'_>) -> Vec<u32>) {
     let expected = twins.expected(params, &run);
-    let mut spilled = context(&twins.device, params, spill());
-    assert!(run(&mut spilled) == expected);
-    let staging = spilled.staging().expect("the device stages");
-    assert!(staging.bytes > 0, "{staging:?}");
+    for engine in ENGINES {
+        let mut spilled = context(&twins.device, params, spill().tail_engine(engine));
+        assert!(run(&mut spilled) == expected, "{engine:?}");
+        engaged(&mut spilled, engine);
+    }
 }
 
 #[test]
@@ -79,14 +105,13 @@ fn streams_of_very_different_lengths_do_not_disturb_each_other() {
 fn two_contexts_in_turns_on_one_device_do_not_disturb_each_other() {
     let twins = Twins::new(&backend(), &shape(3));
     let expected = twins.expected(&params(), |context| prompt_and_decode(context, 0, 250));
-    let mut left = context(&twins.device, &params(), spill());
-    let mut right = context(
-        &twins.device,
-        &params(),
-        RollingKv::window_cells(0).ring_depth(2),
-    );
-    let found = two_in_turns(&mut left, &mut right, 250);
-    assert!(found[0] == expected && found[1] == expected);
+    for engine in ENGINES {
+        let mut left = context(&twins.device, &params(), spill().tail_engine(engine));
+        let right = RollingKv::window_cells(0).ring_depth(2).tail_engine(engine);
+        let mut right = context(&twins.device, &params(), right);
+        let found = two_in_turns(&mut left, &mut right, 250);
+        assert!(found[0] == expected && found[1] == expected, "{engine:?}");
+    }
 }
 
 #[test]
@@ -97,11 +122,13 @@ fn layers_on_the_cpu_between_layers_on_the_device_change_nothing() {
     let expected = prompt_and_decode(&mut context(&cpu, &params(), RollingKv::resident()), 0, 250);
     for layers in [0, 1, 2, 4] {
         let model = with_layers(&backend, &shape, layers);
-        let mut spilled = context(&model, &params(), spill());
-        assert!(
-            prompt_and_decode(&mut spilled, 0, 250) == expected,
-            "{layers} layers on the device"
-        );
+        for engine in ENGINES {
+            let mut spilled = context(&model, &params(), spill().tail_engine(engine));
+            assert!(
+                prompt_and_decode(&mut spilled, 0, 250) == expected,
+                "{layers} layers on the device, {engine:?}"
+            );
+        }
     }
 }
 
@@ -112,12 +139,20 @@ fn a_pass_that_is_cut_into_several_graphs_changes_nothing() {
     let twins = Twins::new(&backend(), &shape);
     let expected = twins.expected(&params(), |context| prompt_and_decode(context, 0, 250));
     let model = in_fragments(&backend(), &shape);
-    let mut whole = context(&twins.device, &params(), spill());
-    let mut cut = context(&model, &params(), spill());
-    assert!(prompt_and_decode(&mut whole, 0, 250) == expected);
-    assert!(prompt_and_decode(&mut cut, 0, 250) == expected);
-    let steps = |context: &mut Context<'_>| context.staging().expect("the device stages").steps;
-    assert_eq!(steps(&mut cut), 4 * steps(&mut whole));
+    for engine in ENGINES {
+        let mut whole = context(&twins.device, &params(), spill().tail_engine(engine));
+        let mut cut = context(&model, &params(), spill().tail_engine(engine));
+        assert!(
+            prompt_and_decode(&mut whole, 0, 250) == expected,
+            "{engine:?}"
+        );
+        assert!(
+            prompt_and_decode(&mut cut, 0, 250) == expected,
+            "{engine:?}"
+        );
+        let steps = |context: &mut Context<'_>| context.staging().expect("the device stages").steps;
+        assert_eq!(steps(&mut cut), 4 * steps(&mut whole), "{engine:?}");
+    }
 }
 
 /// The last copy of a layer has as many cells as the graph does, and that number grows by 256. With slots that are long enough from
@@ -140,7 +175,8 @@ fn regression_a_copy_that_grows_between_two_steps_is_read_as_it_lies() {
         for depth in [1, 2, 8] {
             let spill = RollingKv::window_cells(window)
                 .ring_depth(depth)
-                .copy_cells(512);
+                .copy_cells(512)
+                .tail_engine(TailEngine::Stream);
             let mut spilled = context(&twins.device, &params(), spill);
             assert!(
                 run(&mut spilled) == expected,
@@ -170,14 +206,16 @@ fn regression_keys_that_a_shift_turned_are_read_as_they_are() {
     };
     let expected = twins.expected(&params(), run);
     for window in [0, 96, 256] {
-        for (depth, path) in [
-            (1, ShiftPath::Host),
-            (4, ShiftPath::Device),
-            (64, ShiftPath::Host),
-            (64, ShiftPath::Device),
+        for (depth, path, engine) in [
+            (1, ShiftPath::Host, TailEngine::Hybrid),
+            (4, ShiftPath::Device, TailEngine::Host),
+            (64, ShiftPath::Host, TailEngine::Stream),
+            (64, ShiftPath::Device, TailEngine::Stream),
+            (64, ShiftPath::Device, TailEngine::Hybrid),
         ] {
             let spill = RollingKv::window_cells(window)
                 .ring_depth(depth)
+                .tail_engine(engine)
                 .shift_path(path);
             let mut spilled = context(&twins.device, &params(), spill);
             let what = format!("window {window}, depth {depth}, {path:?}");

@@ -1,8 +1,19 @@
-use rolling_kv::{ContextParams, KvType, LocalLayers, RollingKv, Schedule};
+use rolling_kv::{
+    Context, ContextParams, KvType, LocalLayers, Model, RollingKv, Schedule, TailEngine,
+};
 
 use crate::backend;
-use crate::common::sim::{TILE, Twins, bits, context, prompt_and_decode, shape};
+use crate::common::sim::{TILE, Twins, bits, prompt_and_decode, shape};
 use crate::common::{logits_after, some_tokens};
+
+/// All of the tail goes over the link.
+fn context<'model>(
+    model: &'model Model,
+    params: &ContextParams,
+    spill: RollingKv,
+) -> Context<'model> {
+    crate::common::sim::context(model, params, spill.tail_engine(TailEngine::Stream))
+}
 
 fn params() -> ContextParams {
     ContextParams::new(512).n_ubatch(64).threads(1)

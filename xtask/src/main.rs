@@ -5,8 +5,10 @@ mod binaries;
 mod cargo;
 mod clone;
 mod counts;
+mod cuda;
 mod demo;
 mod dependent;
+mod digest;
 mod elf;
 mod equality;
 mod equiv;
@@ -20,6 +22,7 @@ mod moves;
 mod native;
 mod needle;
 mod options;
+mod parallel;
 mod patches;
 mod place;
 mod process;
@@ -111,6 +114,10 @@ enum Command {
     /// They come as Python wheels, need no root and leave the system alone. Tools of the system are used where they work.
     Setup,
 
+    /// The CUDA toolkit and the CUDA module
+    #[command(subcommand)]
+    Cuda(cuda::Command),
+
     /// Fetch the pinned llama.cpp tree into vendor/llama.cpp
     ///
     /// Not needed for a build, which also finds the tree in the user's cache folder; good for reading it.
@@ -195,6 +202,7 @@ fn run(command: Command, place: &Place) -> Result<ExitCode> {
         Command::Test { only, list: false } => return suite::test(place, &only),
         Command::Gates { full, only } => return suite::gates(place, full, &only),
         Command::Setup => setup::run(place)?,
+        Command::Cuda(command) => cuda::run(command, place)?,
         Command::Vendor { print_hash: true } => vendor::print_hash(place)?,
         Command::Vendor { print_hash: false } => vendor::run(place)?,
         Command::Patches(Patches::Check) => drop(patches::check(place)?),

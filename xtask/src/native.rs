@@ -80,6 +80,12 @@ pub fn staged_root(place: &Place) -> Result<PathBuf> {
     )
 }
 
+/// A text that changes with the patched tree: with upstream, the patches or the kernels.
+pub fn identity(place: &Place) -> Result<String> {
+    let staged = Plan::for_repo(&place.root, &place.target, Variant::Patched)?.stage()?;
+    Ok(format!("{} {}", staged.stamp().id(), staged.text()))
+}
+
 /// The log of the last build of the patched tree.
 pub fn log(place: &Place) -> Result<PathBuf> {
     Ok(

@@ -46,7 +46,7 @@ struct Opt {
     expected: &'static str,
 }
 
-const OPTIONS: [Opt; 15] = [
+const OPTIONS: [Opt; 19] = [
     Opt {
         name: "--kv-residency-mode",
         env: "LLAMA_ARG_KV_RESIDENCY_MODE",
@@ -100,6 +100,30 @@ const OPTIONS: [Opt; 15] = [
         env: "LLAMA_ARG_KV_COPY_CELLS",
         bad: "-1",
         expected: "a number of cells",
+    },
+    Opt {
+        name: "--kv-tail-engine",
+        env: "LLAMA_ARG_KV_TAIL_ENGINE",
+        bad: "cpu",
+        expected: "auto, stream, host or hybrid",
+    },
+    Opt {
+        name: "--kv-tail-threads",
+        env: "LLAMA_ARG_KV_TAIL_THREADS",
+        bad: "all",
+        expected: "a number of threads",
+    },
+    Opt {
+        name: "--kv-tail-type-k",
+        env: "LLAMA_ARG_KV_TAIL_TYPE_K",
+        bad: "f32",
+        expected: "f16, bf16, q8_0",
+    },
+    Opt {
+        name: "--kv-tail-type-v",
+        env: "LLAMA_ARG_KV_TAIL_TYPE_V",
+        bad: "q2_k",
+        expected: "f16, bf16, q8_0",
     },
     Opt {
         name: "--kv-shift",

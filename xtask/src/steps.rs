@@ -12,8 +12,8 @@ use crate::place::Place;
 use crate::report::{Counts, Outcome};
 use crate::upstream::{self, Depth};
 use crate::{
-    binaries, cargo, clone, dependent, equality, equiv, fresh, kernels, memcheck, model, moves,
-    options, patches, screenshot, setup, slots, smoke,
+    binaries, cargo, clone, cuda, dependent, equality, equiv, fresh, kernels, memcheck, model,
+    moves, options, patches, screenshot, setup, slots, smoke,
 };
 
 /// A step that is one check.
@@ -66,6 +66,11 @@ pub fn native_build(place: &Place) -> Result<Outcome> {
 /// Our C++ compiles without a warning.
 pub fn kernel_warnings(place: &Place) -> Result<Outcome> {
     counted(kernels::check(place))
+}
+
+/// Our CUDA files compile without a warning and without a spilled register.
+pub fn cuda_kernels(place: &Place) -> Result<Outcome> {
+    cuda::kernels::step(place)
 }
 
 /// Clippy has nothing to say.

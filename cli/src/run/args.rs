@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
+use rolling_kv::TailEngine;
+
 use super::parse;
 use crate::device::SimSpec;
 
@@ -191,6 +193,30 @@ pub struct CacheArgs {
     #[arg(long, value_name = "N", value_parser = parse::tokens)]
     pub copy_cells: Option<u32>,
 
+    /// Who attends to cells in host memory while the answer is generated: the device over its link, the host where they lie, or both
+    ///
+    /// [default: auto, which goes by what the steps show]
+    #[arg(long, value_name = "ENGINE", value_enum)]
+    pub tail_engine: Option<EngineArg>,
+
+    /// Threads of the host that attend to cells in host memory
+    ///
+    /// [default: as many as --threads]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
+    pub tail_threads: Option<u32>,
+
+    /// CHANGES WHAT THE MODEL SAYS: type of the keys in host memory, smaller than --cache-type-k
+    ///
+    /// [default: the one of --cache-type-k]
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(TAIL_TYPES))]
+    pub tail_type_k: Option<String>,
+
+    /// CHANGES WHAT THE MODEL SAYS: type of the values in host memory, smaller than --cache-type-v
+    ///
+    /// [default: the one of --cache-type-v]
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(TAIL_TYPES))]
+    pub tail_type_v: Option<String>,
+
     /// CHANGES WHAT THE MODEL SAYS: let the layers that `gate budget` accepted see the first and the newest tokens only
     ///
     /// They keep nothing else and have no tail. FILE is what `gate budget --json` wrote for this model.
@@ -209,6 +235,10 @@ impl CacheArgs {
             || self.schedule.is_some()
             || self.ring_depth.is_some()
             || self.copy_cells.is_some()
+            || self.tail_engine.is_some()
+            || self.tail_threads.is_some()
+            || self.tail_type_k.is_some()
+            || self.tail_type_v.is_some()
             || self.local_file.is_some()
     }
 }
@@ -236,9 +266,34 @@ pub enum ScheduleArg {
     Op,
 }
 
+/// Who attends to the tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineArg {
+    Auto,
+    Stream,
+    Host,
+    Hybrid,
+}
+
+impl From<EngineArg> for TailEngine {
+    fn from(engine: EngineArg) -> Self {
+        match engine {
+            EngineArg::Auto => Self::Auto,
+            EngineArg::Stream => Self::Stream,
+            EngineArg::Host => Self::Host,
+            EngineArg::Hybrid => Self::Hybrid,
+        }
+    }
+}
+
 /// The types that llama.cpp can keep keys and values in.
 pub const CACHE_TYPES: [&str; 9] = [
     "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl",
+];
+
+/// Those that a tail may have.
+pub const TAIL_TYPES: [&str; 8] = [
+    "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl",
 ];
 
 /// Whether flash attention is used.

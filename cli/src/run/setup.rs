@@ -7,7 +7,7 @@ use std::path::Path;
 use rolling_kv::{
     AddSpecial, Answer, Backend, ChatMessage, ChatTemplate, Context, ContextParams, FlashAttention,
     KvType, LoadError, LocalLayers, Model, ModelParams, Order, ParseSpecial, RollingKv, Schedule,
-    Token,
+    TailEngine, Token,
 };
 
 use super::args::{CacheArgs, ContextArgs, FlashAttn, OrderArg, RunArgs, ScheduleArg, WindowArg};
@@ -141,9 +141,19 @@ fn residency(args: &CacheArgs) -> Result<Option<RollingKv>, RunError> {
     // 0 leaves the choice to the device.
     let staged = scheduled
         .ring_depth(args.ring_depth.unwrap_or(0))
-        .copy_cells(args.copy_cells.unwrap_or(0));
+        .copy_cells(args.copy_cells.unwrap_or(0))
+        .tail_engine(args.tail_engine.map_or(TailEngine::Auto, Into::into))
+        .host_threads(args.tail_threads.unwrap_or(0));
+    let typed = args
+        .tail_type_k
+        .iter()
+        .fold(staged, |spill, name| spill.tail_type_k(kv_type(name)));
+    let typed = args
+        .tail_type_v
+        .iter()
+        .fold(typed, |spill, name| spill.tail_type_v(kv_type(name)));
     let layers = args.resident_layers.iter().cloned();
-    let placed = layers.fold(staged, RollingKv::resident_layers);
+    let placed = layers.fold(typed, RollingKv::resident_layers);
     Ok(Some(match &args.local_file {
         Some(file) => placed.local_layers(LocalLayers::from_file(file)?),
         None => placed,

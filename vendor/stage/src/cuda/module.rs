@@ -1,0 +1,71 @@
+//! Building the CUDA module: in a build folder of its own over the staged tree, so that of the rest only ggml-base is compiled.
+
+use super::{Archs, Toolkit};
+use crate::error::Result;
+use crate::native::Native;
+use crate::options;
+use crate::staged::Staged;
+use crate::tools::Toolchain;
+use std::path::{Path, PathBuf};
+
+/// Name of the module's target in upstream's cmake files.
+const TARGET: &str = "ggml-cuda";
+
+/// A CUDA module that was built.
+#[derive(Debug, Clone)]
+pub struct Module {
+    /// The library.
+    pub file: PathBuf,
+    /// cmake's build folder.
+    pub build: PathBuf,
+    /// The log of the build.
+    pub log: PathBuf,
+    /// What it was built for.
+    pub archs: Archs,
+    /// What it was built with.
+    pub toolkit: Toolkit,
+    /// What it was built from: the text that it carries.
+    pub stamp: String,
+}
+
+impl Module {
+    /// The ggml-base that was built with it.
+    #[must_use]
+    pub fn base(&self) -> PathBuf {
+        self.bin().join("libggml-base.so")
+    }
+
+    fn bin(&self) -> &Path {
+        self.file.parent().unwrap_or(&self.file)
+    }
+}
+
+impl Staged {
+    /// Builds the CUDA module and nothing that it does not need.
+    ///
+    /// # Errors
+    /// [`crate::Error::Cuda`], [`crate::Error::CudaPart`] and [`crate::Error::Tool`] for what is missing;
+    /// [`crate::Error::Command`] with the last lines of the log.
+    pub fn compile_cuda(&self) -> Result<Module> {
+        let plan = self.plan();
+        let (archs, toolkit) = (plan.archs()?, plan.toolkit()?);
+        let tools = Toolchain::find(&plan.search)?;
+        let log = self.fresh_log("build-cuda.log")?;
+        let native = Native {
+            build: self.dir().join("build-cuda"),
+            options: options::cuda(&plan.upstream, &archs),
+            nvcc: Some(toolkit.nvcc.clone()),
+            ..self.native(&log)
+        };
+        native.configure(&tools, &plan.reporter)?;
+        native.build(&tools, &[TARGET], &plan.reporter)?;
+        Ok(Module {
+            file: native.build.join("bin").join(format!("lib{TARGET}.so")),
+            build: native.build,
+            log,
+            archs,
+            toolkit,
+            stamp: self.text().to_owned(),
+        })
+    }
+}

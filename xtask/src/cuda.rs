@@ -1,0 +1,48 @@
+//! `cargo xtask cuda`: the toolkit, the module, and what is asked of our kernels.
+
+mod build;
+mod check;
+mod compile;
+mod fatbin;
+pub mod kernels;
+mod ptxas;
+mod setup;
+mod symbols;
+
+use clap::Subcommand;
+use rolling_kv_stage::cuda::Archs;
+
+use crate::error::Result;
+use crate::place::Place;
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Install the CUDA toolkit under the target folder, unless one is there
+    ///
+    /// It comes as Python wheels (0.5 GB to fetch, 0.9 GB on the disk), needs no root and leaves the system alone. A toolkit
+    /// that CUDACXX names, that lies on the PATH or in /usr/local/cuda is used where it works and holds cuBLAS. No GPU and
+    /// no driver are needed to build.
+    Setup,
+
+    /// Build the patched CUDA module, and check what came out
+    ///
+    /// The first time it compiles all of upstream's kernels: on two cores about twenty minutes for each card of the list.
+    /// Later it compiles what changed. It prints time and size, and reads from the library that it exports what ggml's loader
+    /// asks for, needs nothing but ggml-base, CUDA's runtime and the system, holds code for every card of the list, and was
+    /// built from these patches and kernels. `cargo build --features cuda` builds the same module and puts it beside the
+    /// others.
+    Build {
+        /// The cards, as compute capabilities without their point [default: ROLLING_KV_CUDA_ARCH, else 80,86,89,90]
+        #[arg(long, value_name = "LIST", value_parser = Archs::parse)]
+        arch: Option<Archs>,
+    },
+}
+
+/// Runs the command.
+pub fn run(command: Command, place: &Place) -> Result<()> {
+    match command {
+        Command::Setup => setup::run(place),
+        Command::Build { arch } => build::run(place, arch),
+    }
+}

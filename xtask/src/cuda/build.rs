@@ -1,0 +1,45 @@
+//! `cargo xtask cuda build`: the patched CUDA module, timed, weighed and checked.
+
+use std::time::Instant;
+
+use rolling_kv_stage::cuda::{Archs, Module};
+use rolling_kv_stage::{Plan, Variant};
+
+use super::check;
+use super::setup::{self, Parts};
+use crate::error::Result;
+use crate::place::Place;
+use crate::progress::Work;
+
+/// Builds what is not up to date, and says what it took and what came out.
+pub fn run(place: &Place, archs: Option<Archs>) -> Result<()> {
+    let started = Instant::now();
+    let module = module(place, archs)?;
+    let seconds = started.elapsed().as_secs_f64();
+    println!("module    {}", module.file.display());
+    println!(
+        "size      {:.1} MB",
+        check::bytes(&module.file)? as f64 / 1e6
+    );
+    println!("time      {seconds:.1} s");
+    check::module(&module)?;
+    println!("log       {}", module.log.display());
+    Ok(())
+}
+
+/// The module for `archs`, or for the usual cards.
+pub fn module(place: &Place, archs: Option<Archs>) -> Result<Module> {
+    crate::setup::ensure(place)?;
+    setup::ensure(place, Parts::All)?;
+    let mut plan = Plan::for_repo(&place.root, &place.target, Variant::Patched)?;
+    if let Some(archs) = archs {
+        plan = plan.with_archs(archs);
+    }
+    let work = Work::start(format!("building the CUDA module for {}", plan.archs()?));
+    let module = plan
+        .with_reporter(work.reporter())
+        .stage()?
+        .compile_cuda()?;
+    work.done("");
+    Ok(module)
+}
