@@ -22,7 +22,17 @@ uint64_t usable_bytes(ggml_backend_dev_t dev) {
     return free > reserve ? free - reserve : 0;
 }
 
-uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+// What a device wants for the longest of its layers with every cell, if it puts them next to each other for a long batch.
+uint64_t gathered_bytes(ggml_backend_dev_t dev, uint32_t kv_size, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
+    uint64_t longest = 0;
+    for (uint32_t il = 0; il < n_layer && rkv_dev_gathers(dev); ++il) {
+        longest = std::max(longest, dev_layer(il) == dev ? row_bytes(il) : 0);
+    }
+    return longest*kv_size;
+}
+
+uint64_t auto_budget(const rkv_residency & residency, uint32_t kv_size, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
         const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
     const auto without_beside = [&](uint64_t bytes) {
         return bytes > residency.beside_bytes ? bytes - residency.beside_bytes : 0;
@@ -42,7 +52,9 @@ uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const st
             return UINT64_MAX; // window and tail lie in the same memory: nothing is gained by a split
         }
         devs.push_back(dev);
-        res += usable_bytes(dev);
+        const uint64_t usable   = usable_bytes(dev);
+        const uint64_t gathered = gathered_bytes(dev, kv_size, n_layer, row_bytes, dev_layer);
+        res += usable > gathered ? usable - gathered : 0;
     }
     return without_beside(res);
 }
@@ -104,7 +116,7 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
 
     int64_t common = residency->params.window_cells;
     if (common == RKV_WINDOW_AUTO) {
-        const uint64_t budget = auto_budget(*residency, n_layer, row_bytes, dev_layer);
+        const uint64_t budget = auto_budget(*residency, kv_size, n_layer, row_bytes, dev_layer);
         const uint64_t left   = budget > fixed ? budget - fixed : 0;
         const uint64_t cells  = row_sum ? std::min<uint64_t>(left/row_sum, kv_size) : kv_size;
         common = cells >= kv_size ? kv_size : cells/tile*tile;

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,7 @@ struct attn_run {
     void  * counters  = nullptr;  // rkv_layer_counters
     int     extra     = 0;        // masked cells that are appended
     int64_t flip_cell = -1;       // a cell whose first V byte is flipped
+    std::function<void(ggml_tensor *)> compute; // computes the node in the backend's place
 };
 
 class attn_rig {
