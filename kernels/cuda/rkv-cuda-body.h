@@ -11,6 +11,12 @@
 
 #include "ggml.h"
 
+#if defined(__HIPCC__)
+#include <hip/hip_fp16.h>
+#elif defined(__CUDACC__)
+#include <cuda_fp16.h>
+#endif
+
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
