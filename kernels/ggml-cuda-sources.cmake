@@ -1,5 +1,5 @@
 # Our files of the CUDA backend, and where they look for headers.
-file(GLOB RKV_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/cuda/*.cu)
+file(GLOB RKV_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/cuda/*.cu ${CMAKE_CURRENT_LIST_DIR}/cuda/*.cpp)
 list(APPEND RKV_CUDA_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-args.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-collect.cpp

@@ -11,6 +11,12 @@
 
 #include "ggml.h"
 
+#if defined(__HIPCC__)
+#include <hip/hip_fp16.h>
+#elif defined(__CUDACC__)
+#include <cuda_fp16.h>
+#endif
+
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -283,6 +289,10 @@ RKV_HD float * q_at(const attn_shared & sh, int d_k, int r, int half, int vec) {
 
 // The query rows, already scaled; and nothing seen yet.
 template <int R> RKV_HD void attn_load_q(const attn_tiles & a, const attn_block & b, const attn_shared & sh, int tid) {
+    if (tid < R) {
+        sh.m[tid]   = -INFINITY;
+        sh.sum[tid] = 0.0f;
+    }
     for (int i = tid; i < R*a.d_k; i += ATTN_THREADS) {
         const int r = i/a.d_k;
         const int d = i%a.d_k;
@@ -292,10 +302,6 @@ template <int R> RKV_HD void attn_load_q(const attn_tiles & a, const attn_block 
             x = ((const float *) (a.q + a.query_of(row)*a.q_nb_query + a.head_of(b.kv_head, row)*a.q_nb_head))[d]*a.scale;
         }
         q_at(sh, a.d_k, r, d%ATTN_VEC/4, d/ATTN_VEC)[d%4] = x;
-    }
-    if (tid < R) {
-        sh.m[tid]   = -INFINITY;
-        sh.sum[tid] = 0.0f;
     }
 }
 
@@ -351,11 +357,16 @@ template <int R, int TYPE> RKV_HD void attn_dot(const attn_tiles & a, const attn
     }
 }
 
+// Not tanhf, which fast arithmetic makes good to three digits.
+RKV_HD float attn_tanh(float x) {
+    return 1.0f - 2.0f/(expf(2.0f*x) + 1.0f);
+}
+
 // The score of a row and a cell of the chunk, from the sum of its lanes' products.
 RKV_HD void attn_put_score(const attn_tiles & a, const attn_shared & sh, int r, int c, float dot) {
     float & s = sh.s[r*ATTN_CHUNK + c];
     if (s > -INFINITY) {
-        s += a.softcap == 0.0f ? dot : a.softcap*tanhf(dot);
+        s += a.softcap == 0.0f ? dot : a.softcap*attn_tanh(dot);
     }
 }
 

@@ -30,7 +30,10 @@ void wrote(ggml_backend_buffer_t buffer) {
     rkv_cuda_counts_of(device_of(buffer->buft)).tail_writes++;
 }
 
+// Copies that ran ahead for a step that never came may still read it.
 void free_buffer(ggml_backend_buffer_t buffer) {
+    ggml_cuda_set_device(device_of(buffer->buft));
+    CUDA_CHECK(cudaDeviceSynchronize());
     CUDA_CHECK(cudaFreeHost(buffer->context));
 }
 

@@ -2,9 +2,9 @@
 
 // Kernels that are launched from more than one place.
 
-#include "common.cuh" // first: bodies use the device's numbers
-
 #include "rkv-cuda-body.h"
+
+#include "common.cuh"
 
 // Partials of `n_tiles` tiles.
 void rkv_cuda_attn_tiles(const rkv::attn_tiles & a, int n_tiles, cudaStream_t stream);

@@ -15,15 +15,12 @@
 // a graph is launched kernel by kernel, which the log says. Where the link is what a step waits for, launches cost nothing: the
 // host runs ahead of the device. A graph in which no tail is read is captured as ever; our kernels read nothing that changes from step to
 // step but through the tensors' own addresses.
-//
-// A host engine for the tail would sit in `attend`: instead of acquiring a tile, the query goes down in a small copy, a host function in
-// the stream (cudaLaunchHostFunc) computes the partials of its tiles while the stream goes on with the window, and they come up into
-// the same array that the merge reads.
 
 #include "rkv-cuda.h"
 
 #include "rkv-cuda-buffer.h"
 #include "rkv-cuda-kernels.cuh"
+#include "rkv-cuda-node.h"
 #include "rkv-cuda-ring.h"
 
 #include "rkv-attn-args.h"
@@ -45,14 +42,6 @@ using rkv::attn_args;
 
 namespace {
 
-// Partials are kept for as many tiles as fit; then they are merged, and the next tiles begin.
-constexpr size_t ROUND_BYTES = size_t(32) << 20;
-constexpr size_t ALIGNMENT   = 256;
-
-size_t aligned(size_t bytes) {
-    return GGML_PAD(bytes, ALIGNMENT);
-}
-
 bool is_tiled(const ggml_tensor * node) {
     return node->op == GGML_OP_FLASH_ATTN_EXT && rkv::attn_tile(node) != 0;
 }
@@ -70,348 +59,72 @@ bool in_any_tail(const ggml_tensor * t) {
     return false;
 }
 
-// Where partials lie behind the node's result.
-struct decode_room {
-    size_t state;  // [rows, 2], of the stream that is computed
-    size_t sums;   // [tiles of a round, rows, 2]
-    size_t o;      // [tiles of a round, rows, d_v]
-    size_t bytes;  // with the result
-    int    n_tile; // of a round
-
-    decode_room(const attn_args & a, int n_q) {
-        const size_t rows  = size_t(a.n_head)*n_q;
-        const size_t place = rows*(a.d_v + 2)*sizeof(float);
-        const size_t fits  = std::max<size_t>(1, ROUND_BYTES/place);
-        n_tile = int(std::min<size_t>({ fits, size_t(a.n_tile), size_t(rkv::MERGE_TILES_MAX) }));
-        state  = aligned(ggml_nbytes(a.dst));
-        sums   = aligned(state + rows*2*sizeof(float));
-        o      = aligned(sums + n_tile*rows*2*sizeof(float));
-        // A bound that grows with the node: what is reserved for a long one is enough for a shorter one.
-        bytes  = sums + ALIGNMENT + std::min(size_t(a.n_tile)*place, std::max(ROUND_BYTES, place));
-    }
-};
-
-// The node as it is with every cell in one part.
-struct gathered {
-    ggml_tensor node;
-    ggml_tensor k;
-    ggml_tensor v;
-    bool        v_within_k;
-    size_t      v_in_row;   // offset of V in K's rows, where it is a part of them
-    size_t      k_at, v_at; // behind the node's result
-    size_t      bytes;      // with the result
-
-    // `packed`: K and V get a place of their own, one row behind the other.
-    gathered(int device, const attn_args & a, bool packed) : node(*a.dst), k(*a.part_k[0]), v(*a.part_v[0]) {
-        node.src[1] = &k;
-        node.src[2] = &v;
-        node.src[RKV_ATTN_SRC_K_TAIL] = nullptr;
-        node.src[RKV_ATTN_SRC_V_TAIL] = nullptr;
-        node.op_params[RKV_OP_PARAM_TILE] = 0;
-
-        // An MLA cache: V is the first columns of K, at no offset of its own when addresses are not known yet.
-        v_within_k = k.view_src && k.view_src == v.view_src;
-        v_in_row   = v_within_k ? v.view_offs - k.view_offs : 0;
-        if (packed) {
-            pack(k, a.n_kv);
-            if (v_within_k) {
-                memcpy(v.nb, k.nb, sizeof(v.nb));
-                v.ne[1] = a.n_kv;
-            } else {
-                pack(v, a.n_kv);
-            }
-        }
-        const size_t stock = ggml_cuda_flash_attn_ext_get_alloc_size(device, &node);
-        k_at  = aligned(stock);
-        v_at  = v_within_k ? k_at + v_in_row : aligned(k_at + bytes_of(k));
-        bytes = !packed ? stock : v_within_k ? k_at + bytes_of(k) : v_at + bytes_of(v);
-    }
-
-    gathered(const gathered &) = delete;
-    gathered & operator=(const gathered &) = delete;
-
-    static void pack(ggml_tensor & t, int64_t n_kv) {
-        t.ne[1] = n_kv;
-        t.nb[1] = row_width(t);
-        t.nb[3] = t.nb[1]*n_kv;
-    }
-    // Bytes of a cell with all its heads.
-    static size_t row_width(const ggml_tensor & t) { return (t.ne[2] - 1)*t.nb[2] + ggml_row_size(t.type, t.ne[0]); }
-    static size_t bytes_of(const ggml_tensor & t) { return t.nb[3]*t.ne[3]; }
-};
-
 // Whether the cells do not lie as upstream's kernels read them.
 bool is_apart(const attn_args & a) {
     return a.part_k[1] || in_any_tail(a.part_k[0]);
 }
 
-//
-// few queries
-//
-
-class decode_pass {
+// Gives what a node does to the context's stream.
+class cuda_node_queue : public rkv::node_queue {
 public:
-    decode_pass(const attn_args & a, cudaStream_t stream, int of_stream, int drop_tile, const char * zero_row)
-        : a(a), stream(stream), of_stream(of_stream), drop_tile(drop_tile), fault(rkv_fault_get()), zero_row(zero_row), room(a, a.n_q) {}
+    explicit cuda_node_queue(cudaStream_t stream) : stream(stream) {}
 
-    // Tiles [tile0, tile0 + n) of the stream, in ascending order over all calls.
-    void add(int tile0, int n, const rkv::tile_rows & rows) {
-        if (fault == RKV_FAULT_STALE_TILE && a.part_k[1] && tile0 == a.n_tile_win && zero_row) {
-            add_some(tile0, 1, { zero_row, zero_row, 0, 0, 0, 0, 0 });
-            if (n > 1) {
-                add_some(tile0 + 1, n - 1, behind(rows, 1));
-            }
-            return;
-        }
-        add_some(tile0, n, rows);
-    }
+    void tiles(const rkv::attn_tiles & a, int n_tiles) override { rkv_cuda_attn_tiles(a, n_tiles, stream); }
+    void merge(const rkv::merge_tiles & a) override { rkv_cuda_merge_tiles(a, stream); }
 
-    // Merges what is left, and ends the rows.
-    void finish() {
-        while (round0 < a.n_tile) {
-            merge();
+    void copy(char * dst, size_t width, const char * src, size_t stride, size_t rows) override {
+        if (stride == width) {
+            CUDA_CHECK(cudaMemcpyAsync(dst, src, rows*width, cudaMemcpyDeviceToDevice, stream));
+        } else {
+            CUDA_CHECK(cudaMemcpy2DAsync(dst, width, src, stride, width, rows, cudaMemcpyDeviceToDevice, stream));
         }
     }
+
+    void zero(char * dst, size_t bytes) override { CUDA_CHECK(cudaMemsetAsync(dst, 0, bytes, stream)); }
 
 private:
-    const attn_args & a;
-    cudaStream_t      stream;
-    int               of_stream;
-    int               drop_tile;
-    rkv_fault         fault;
-    const char *      zero_row;
-    decode_room       room;
-    int               round0 = 0; // first tile of the round
-    int               n_made = 0; // tiles of the round
-
-    rkv::tile_rows behind(rkv::tile_rows rows, int n) const {
-        rows.k += int64_t(n)*a.tile*rows.k_nb_cell;
-        rows.v += int64_t(n)*a.tile*rows.v_nb_cell;
-        return rows;
-    }
-
-    char * at(size_t offset) const { return (char *) a.dst->data + offset; }
-
-    void add_some(int tile0, int n, rkv::tile_rows rows) {
-        GGML_ASSERT(tile0 == round0 + n_made && "tiles are added in their order");
-        while (n > 0) {
-            const int some = std::min(n, room.n_tile - n_made);
-            rkv_cuda_attn_tiles(tiles_of(tile0, rows), some, stream);
-            n_made += some;
-            tile0  += some;
-            n      -= some;
-            rows    = behind(rows, some);
-            if (n_made == room.n_tile) {
-                merge();
-            }
-        }
-    }
-
-    rkv::attn_tiles tiles_of(int tile0, const rkv::tile_rows & rows) const {
-        rkv::attn_tiles t = {};
-        t.q          = (const char *) a.q->data + of_stream*a.q->nb[3];
-        t.q_nb_query = a.q->nb[1];
-        t.q_nb_head  = a.q->nb[2];
-        t.k          = rows.k;
-        t.k_nb_cell  = rows.k_nb_cell;
-        t.k_nb_head  = rows.k_nb_head;
-        t.v          = rows.v;
-        t.v_nb_cell  = rows.v_nb_cell;
-        t.v_nb_head  = rows.v_nb_head;
-        if (a.mask) {
-            t.mask          = (const char *) a.mask->data + of_stream%a.mask->ne[3]*a.mask->nb[3];
-            t.mask_nb_query = a.mask->nb[1];
-            t.mask_nb_head  = a.mask->nb[2];
-            t.mask_heads    = int(a.mask->ne[2]);
-        }
-        t.cell0    = a.tile_begin(tile0);
-        t.n_kv     = a.n_kv;
-        t.tile     = a.tile;
-        t.d_k      = a.d_k;
-        t.d_v      = a.d_v;
-        t.n_q      = a.n_q;
-        t.n_gqa    = a.n_gqa;
-        t.n_head   = a.n_head;
-        t.type_k   = rows.k_type;
-        t.type_v   = rows.v_type;
-        t.scale    = a.scale;
-        t.softcap  = a.softcap;
-        t.max_bias = a.max_bias;
-        t.sums     = (float *) at(room.sums) + int64_t(n_made)*t.n_rows()*2;
-        t.o        = (float *) at(room.o) + int64_t(n_made)*t.n_rows()*a.d_v;
-        return t;
-    }
-
-    void merge() {
-        rkv::merge_tiles m = {};
-        m.sums         = (const float *) at(room.sums);
-        m.o            = (const float *) at(room.o);
-        m.state        = (float *) at(room.state);
-        m.dst          = (float *) ((char *) a.dst->data + of_stream*a.dst->nb[3]);
-        m.sinks        = a.sinks;
-        m.dst_nb_head  = a.dst->nb[1];
-        m.dst_nb_query = a.dst->nb[2];
-        m.n_tile       = std::min(room.n_tile, a.n_tile - round0);
-        m.n_made       = n_made;
-        m.n_rows       = a.n_head*a.n_q;
-        m.n_q          = a.n_q;
-        m.d_v          = a.d_v;
-        m.drop         = drop_tile >= round0 && drop_tile < round0 + m.n_tile ? drop_tile - round0 : -1;
-        m.swap         = fault == RKV_FAULT_SWAP_MERGE && round0 == 0;
-        m.first        = round0 == 0;
-        m.last         = round0 + m.n_tile == a.n_tile;
-        rkv_cuda_merge_tiles(m, stream);
-        round0 += m.n_tile;
-        n_made  = 0;
-    }
+    cudaStream_t stream;
 };
 
-// Rows of a part that the device reads where it lies, from its first cell on.
-rkv::tile_rows rows_in_place(const attn_args & a, int part, int stream) {
-    return a.rows(stream, part == 0 ? 0 : a.n_tile_win);
+// What the ring brings of one node.
+class cuda_brought_tiles : public rkv::brought_tiles {
+public:
+    cuda_brought_tiles(rkv_cuda_ring & ring, const rkv_cuda_node & node) : ring(ring), node(node) {}
+
+    size_t                   count() const override { return node.n; }
+    const rkv::ring_tile &   tile(size_t i) const override { return ring.tile(node.first + i); }
+    const rkv::slot_layout & layout(size_t i) const override { return ring.layout(node.first + i); }
+    const char *             acquire(size_t i) override { return ring.acquire(node.first + i); }
+    void                     release(size_t i) override { ring.release(node.first + i); }
+
+private:
+    rkv_cuda_ring &       ring;
+    const rkv_cuda_node & node;
+};
+
+// With the bytes that everything of it takes.
+void place(rkv::gathered & g, int device) {
+    g.place(ggml_cuda_flash_attn_ext_get_alloc_size(device, &g.node));
 }
 
-rkv::tile_rows rows_in_slot(const attn_args & a, const rkv::slot_layout & l, const char * slot, bool in_tail) {
-    rkv::tile_rows r = {};
-    r.k         = slot;
-    r.v         = slot + l.v_offset;
-    r.k_nb_cell = l.k_width;
-    r.v_nb_cell = l.v_width;
-    r.k_nb_head = a.part_k[in_tail]->nb[2];
-    r.v_nb_head = a.part_v[in_tail]->nb[2];
-    r.k_type    = a.part_k[in_tail]->type;
-    r.v_type    = a.part_v[in_tail]->type;
-    return r;
-}
-
-// The newest tile of the tail, as far as the cache is in use.
-int last_tail_tile(const attn_args & a, rkv_cuda_ring * ring, const rkv_cuda_node * fed) {
-    int res = -1;
-    for (size_t i = fed ? fed->first : 0; fed && a.part_k[1] && i < fed->first + fed->n; ++i) {
-        res = std::max(res, ring->layout(i).tile0 + ring->layout(i).n_tile - 1);
+void compute(ggml_backend_cuda_context & ctx, const attn_args & a, rkv_cuda_ring * ring, rkv::brought_tiles * brought) {
+    rkv::placed_node node = { a };
+    for (int part = 0; part < 2; ++part) {
+        node.in_tail[part] = a.part_k[part] && rkv_cuda_in_tail(ctx.device, a.part_k[part]);
     }
-    return res;
-}
+    node.brought  = brought;
+    node.fault    = rkv_fault_get();
+    node.zero_row = ring ? ring->zero_row() : nullptr;
 
-// A node's tiles, wherever they lie, in the order of (stream, tile). What is in use of a part in tail memory comes through the ring.
-template <typename IN_PLACE, typename BROUGHT>
-void walk(const attn_args & a, int device, rkv_cuda_ring * ring, const rkv_cuda_node * fed, int stream, size_t & next, IN_PLACE && in_place, BROUGHT && brought) {
-    for (int part = 0; part < 2 && a.part_k[part]; ++part) {
-        if (!rkv_cuda_in_tail(device, a.part_k[part])) {
-            in_place(part);
-            continue;
-        }
-        for (; fed && next < fed->first + fed->n && int(ring->tile(next).stream) == stream; ++next) {
-            brought(next, ring->acquire(next), part == 1);
-            ring->release(next);
-        }
-    }
-}
-
-void attend(ggml_backend_cuda_context & ctx, const attn_args & a, rkv_cuda_ring * ring, const rkv_cuda_node * fed) {
-    const int    drop = rkv_fault_get() == RKV_FAULT_DROP_TILE ? last_tail_tile(a, ring, fed) : -1;
-    const char * zero = ring ? ring->zero_row() : nullptr;
-    size_t       next = fed ? fed->first : 0;
-    for (int s = 0; s < a.n_stream; ++s) {
-        decode_pass pass(a, ctx.stream(), s, drop, zero);
-        const auto in_place = [&](int part) {
-            const int from = part == 0 ? 0 : a.n_tile_win;
-            const int to   = part == 0 ? a.n_tile_win : a.n_tile;
-            if (to > from) {
-                pass.add(from, to - from, rows_in_place(a, part, s));
-            }
-        };
-        const auto brought = [&](size_t i, const char * slot, bool in_tail) {
-            const rkv::slot_layout & l = ring->layout(i);
-            pass.add(l.tile0, l.n_tile, rows_in_slot(a, l, slot, in_tail));
-        };
-        walk(a, ctx.device, ring, fed, s, next, in_place, brought);
-        pass.finish();
-    }
-}
-
-//
-// many queries
-//
-
-void copy_rows(char * dst, size_t width, const char * src, size_t stride, size_t rows, cudaStream_t stream) {
-    if (rows == 0) {
+    cuda_node_queue queue(ctx.stream());
+    if (a.n_q <= rkv::TILES_QUERIES_MAX) {
+        rkv::attend(node, queue);
         return;
     }
-    if (stride == width) {
-        CUDA_CHECK(cudaMemcpyAsync(dst, src, rows*width, cudaMemcpyDeviceToDevice, stream));
-    } else {
-        CUDA_CHECK(cudaMemcpy2DAsync(dst, width, src, stride, width, rows, cudaMemcpyDeviceToDevice, stream));
-    }
-}
-
-// Rows of K and V of one stream, from `cell` of the cache on.
-void put(const gathered & g, int of_stream, int64_t cell, const rkv::tile_rows & from, size_t rows, cudaStream_t stream) {
-    char * k = (char *) g.k.data + of_stream*g.k.nb[3] + cell*g.k.nb[1];
-    copy_rows(k, g.k.nb[1], from.k, from.k_nb_cell, rows, stream);
-    if (!g.v_within_k) {
-        char * v = (char *) g.v.data + of_stream*g.v.nb[3] + cell*g.v.nb[1];
-        copy_rows(v, g.v.nb[1], from.v, from.v_nb_cell, rows, stream);
-    }
-}
-
-// Cells that are not in use: nobody sees them, but upstream's kernels read them.
-void put_zeroes(const gathered & g, int of_stream, int64_t cell, cudaStream_t stream) {
-    const int64_t rows = g.k.ne[1] - cell;
-    if (rows <= 0) {
-        return;
-    }
-    CUDA_CHECK(cudaMemsetAsync((char *) g.k.data + of_stream*g.k.nb[3] + cell*g.k.nb[1], 0, rows*g.k.nb[1], stream));
-    if (!g.v_within_k) {
-        CUDA_CHECK(cudaMemsetAsync((char *) g.v.data + of_stream*g.v.nb[3] + cell*g.v.nb[1], 0, rows*g.v.nb[1], stream));
-    }
-}
-
-void gather(ggml_backend_cuda_context & ctx, const attn_args & a, rkv_cuda_ring * ring, const rkv_cuda_node * fed, const gathered & g) {
-    const rkv_fault fault  = rkv_fault_get();
-    const int       drop   = fault == RKV_FAULT_DROP_TILE ? last_tail_tile(a, ring, fed) : -1;
-    const cudaStream_t stream = ctx.stream();
-    size_t          next   = fed ? fed->first : 0;
-    for (int s = 0; s < a.n_stream; ++s) {
-        int64_t live = 0;
-        const auto in_place = [&](int part) {
-            const int64_t from = part == 0 ? 0 : a.n_win;
-            const int64_t to   = part == 0 ? a.n_win : a.n_kv;
-            if (to > from) {
-                put(g, s, from, rows_in_place(a, part, s), size_t(to - from), stream);
-            }
-            live = to;
-        };
-        const auto brought = [&](size_t i, const char * slot, bool in_tail) {
-            const rkv::slot_layout & l    = ring->layout(i);
-            const int64_t            cell = a.tile_begin(l.tile0);
-            const size_t             rows = ring->tile(i).all.k.rows;
-            put(g, s, cell, rows_in_slot(a, l, slot, in_tail), rows, stream);
-            live = cell + int64_t(rows);
-        };
-        walk(a, ctx.device, ring, fed, s, next, in_place, brought);
-        put_zeroes(g, s, live, stream);
-
-        // Faults: a tile that was not written yet, and one that is left out as far as its values go.
-        const int bad = fault == RKV_FAULT_STALE_TILE && a.part_k[1] ? a.n_tile_win : drop;
-        if (bad >= 0) {
-            const size_t k_bytes = a.tile_cells(bad)*g.k.nb[1];
-            CUDA_CHECK(cudaMemsetAsync((char *) g.k.data + s*g.k.nb[3] + a.tile_begin(bad)*g.k.nb[1], 0, k_bytes, stream));
-            if (!g.v_within_k) {
-                const size_t v_bytes = a.tile_cells(bad)*g.v.nb[1];
-                CUDA_CHECK(cudaMemsetAsync((char *) g.v.data + s*g.v.nb[3] + a.tile_begin(bad)*g.v.nb[1], 0, v_bytes, stream));
-            }
-        }
-    }
-}
-
-void attend_many(ggml_backend_cuda_context & ctx, const attn_args & a, rkv_cuda_ring * ring, const rkv_cuda_node * fed) {
-    const bool apart = is_apart(a);
-    gathered   g(ctx.device, a, apart);
-    if (apart) {
-        g.k.data = (char *) a.dst->data + g.k_at;
-        g.v.data = (char *) a.dst->data + g.v_at;
-        gather(ctx, a, ring, fed, g);
+    rkv::gathered g(a, is_apart(a));
+    place(g, ctx.device);
+    if (g.packed) {
+        rkv::gather(node, g, queue);
     }
     ggml_cuda_flash_attn_ext(ctx, &g.node);
 }
@@ -437,7 +150,7 @@ bool supports_tiled(int device, const ggml_tensor * node) {
         }
     }
     if (a.n_q > rkv::TILES_QUERIES_MAX) {
-        const gathered g(device, a, is_apart(a));
+        const rkv::gathered g(a, is_apart(a));
         return ggml_cuda_flash_attn_ext_supported(device, &g.node);
     }
     const bool channels = a.d_k%rkv::ATTN_VEC == 0 && a.d_v%rkv::ATTN_VEC == 0 && a.d_k <= rkv::ATTN_D_MAX && a.d_v <= rkv::ATTN_D_MAX;
@@ -490,13 +203,13 @@ bool rkv_cuda_forward(ggml_backend_cuda_context & ctx, ggml_tensor * node) {
         return false;
     }
     GGML_ASSERT(ctx.curr_stream_no == 0 && "attention follows everything that was computed beside it");
-    rkv_cuda_ring *       ring = rkv_cuda_ring::of(ctx, false);
-    const rkv_cuda_node * fed  = ring ? ring->begin_node(node) : nullptr;
-    const attn_args       a    = rkv::attn_args_read(node);
-    if (a.n_q <= rkv::TILES_QUERIES_MAX) {
-        attend(ctx, a, ring, fed);
+    const attn_args a = rkv::attn_args_read(node);
+    rkv_cuda_ring * ring = rkv_cuda_ring::of(ctx, false);
+    if (const rkv_cuda_node * fed = ring ? ring->begin_node(node) : nullptr) {
+        cuda_brought_tiles brought(*ring, *fed);
+        compute(ctx, a, ring, &brought);
     } else {
-        attend_many(ctx, a, ring, fed);
+        compute(ctx, a, ring, nullptr);
     }
     return true;
 }
@@ -523,10 +236,15 @@ size_t rkv_cuda_alloc_size(int device, const ggml_tensor * node) {
     if (!is_tiled(node)) {
         return 0;
     }
-    const attn_args   a = rkv::attn_args_read(node);
-    const decode_room room(a, std::min(a.n_q, rkv::TILES_QUERIES_MAX));
-    // Of a long batch, with what a short one takes: only the longest is reserved.
-    return a.n_q <= rkv::TILES_QUERIES_MAX ? room.bytes : std::max(room.bytes, gathered(device, a, is_apart(a)).bytes);
+    const attn_args        a = rkv::attn_args_read(node);
+    const rkv::decode_room room(a, std::min(a.n_q, rkv::TILES_QUERIES_MAX));
+    if (a.n_q <= rkv::TILES_QUERIES_MAX) {
+        return room.bytes;
+    }
+    // With what a shorter batch takes: only the longest is reserved.
+    rkv::gathered g(a, is_apart(a));
+    place(g, device);
+    return std::max(room.bytes, g.bytes);
 }
 
 int rkv_cuda_supports_op(int device, const ggml_tensor * node) {
@@ -568,9 +286,10 @@ void * rkv_cuda_proc(const char * name) {
         const char * name;
         void *       fn;
     };
-    static int tiled;
+    static int mark;
     const entry entries[] = {
-        { RKV_TILED_PROC,          (void *) &tiled },
+        { RKV_TILED_PROC,          (void *) &mark },
+        { RKV_GATHER_PROC,         (void *) &mark },
         { RKV_TAIL_BUFT_PROC,      (void *) rkv_cuda_tail_buffer_type },
         { RKV_STAGING_SET_PROC,    (void *) staging_set },
         { RKV_STAGING_TOTALS_PROC, (void *) staging_totals },

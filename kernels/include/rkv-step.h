@@ -100,6 +100,7 @@ struct rkv_link_totals {
                                                      // rkv_staging_need *): takes the slots; false: no memory for them
 #define RKV_STAGING_TOTALS_PROC "rkv_staging_totals" // void (ggml_backend_t, struct rkv_staging_totals *)
 #define RKV_LINK_TOTALS_PROC    "rkv_link_totals"    // void (ggml_backend_dev_t, struct rkv_link_totals *)
+#define RKV_GATHER_PROC         "rkv_gathers"        // a mark: for a long batch it puts all cells of one layer into its compute buffer
 
 #ifdef __cplusplus
 }

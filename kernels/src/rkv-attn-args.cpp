@@ -1,7 +1,5 @@
 #include "rkv-attn-args.h"
 
-#include "ggml-impl.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +9,7 @@ namespace rkv {
 static const char zero_row[16384] = {};
 
 int attn_tile(const ggml_tensor * node) {
-    return ggml_get_op_params_i32(node, RKV_OP_PARAM_TILE);
+    return node->op_params[RKV_OP_PARAM_TILE];
 }
 
 static void check_part(const attn_args & a, const ggml_tensor * k, const ggml_tensor * v) {

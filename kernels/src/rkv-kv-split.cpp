@@ -26,8 +26,18 @@ bool is_host(ggml_backend_dev_t dev) {
     return ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU;
 }
 
+// What a device wants for the longest of its layers with every cell, if it puts them next to each other for a long batch.
+uint64_t gathered_bytes(ggml_backend_dev_t dev, uint32_t kv_size, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
+    uint64_t longest = 0;
+    for (uint32_t il = 0; il < n_layer && rkv_dev_gathers(dev); ++il) {
+        longest = std::max(longest, dev_layer(il) == dev ? row_bytes(il) : 0);
+    }
+    return longest*kv_size;
+}
+
 // What the windows of layers on cards may take where nothing was asked for.
-uint64_t free_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+uint64_t free_budget(const rkv_residency & residency, uint32_t kv_size, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
         const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
     std::vector<ggml_backend_dev_t> devs;
     uint64_t res = 0;
@@ -35,16 +45,18 @@ uint64_t free_budget(const rkv_residency & residency, uint32_t n_layer, const st
         ggml_backend_dev_t dev = dev_layer(il);
         if (row_bytes(il) > 0 && !is_host(dev) && std::find(devs.begin(), devs.end(), dev) == devs.end()) {
             devs.push_back(dev);
-            res += rkv::usable_bytes(free_bytes(dev), residency.params.reserve_bytes);
+            const uint64_t usable   = rkv::usable_bytes(free_bytes(dev), residency.params.reserve_bytes);
+            const uint64_t gathered = gathered_bytes(dev, kv_size, n_layer, row_bytes, dev_layer);
+            res += usable > gathered ? usable - gathered : 0;
         }
     }
     return res;
 }
 
-uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+uint64_t auto_budget(const rkv_residency & residency, uint32_t kv_size, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
         const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
     const uint64_t target = residency.params.vram_target;
-    const uint64_t bytes  = target > 0 ? target : free_budget(residency, n_layer, row_bytes, dev_layer);
+    const uint64_t bytes  = target > 0 ? target : free_budget(residency, kv_size, n_layer, row_bytes, dev_layer);
     return bytes > residency.beside_bytes ? bytes - residency.beside_bytes : 0;
 }
 
@@ -115,7 +127,7 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
     if (by_free && residency->measured_only) {
         common = tile;
     } else if (common == RKV_WINDOW_AUTO) {
-        common = rkv::fit_window({ auto_budget(*residency, n_layer, row_bytes, dev_layer), fixed, row_sum, kv_size, tile });
+        common = rkv::fit_window({ auto_budget(*residency, kv_size, n_layer, row_bytes, dev_layer), fixed, row_sum, kv_size, tile });
     } else if (common == RKV_WINDOW_RESIDENT) {
         common = kv_size;
     }

@@ -30,6 +30,10 @@ ggml_backend_buffer_type_t rkv_tail_buffer_type(ggml_backend_dev_t dev) {
     return named ? named(dev) : ggml_backend_cpu_buffer_type();
 }
 
+bool rkv_dev_gathers(ggml_backend_dev_t dev) {
+    return proc_of<void *>(dev, RKV_GATHER_PROC) != nullptr;
+}
+
 // The tails of the layers that `dev` computes.
 static rkv_staging_need need_of(ggml_backend_dev_t dev, const llama_model & model, uint32_t tile, const llama_memory_i * memory) {
     rkv_staging_need need = {};

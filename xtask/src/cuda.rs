@@ -1,11 +1,15 @@
 //! `cargo xtask cuda`: the toolkit, the module, and what is asked of our kernels.
 
+mod before;
 mod build;
 mod check;
 mod compile;
+mod cubin;
 mod fatbin;
 pub mod kernels;
+mod names;
 mod ptxas;
+mod registers;
 mod setup;
 mod symbols;
 
@@ -37,6 +41,13 @@ pub enum Command {
         #[arg(long, value_name = "LIST", value_parser = Archs::parse)]
         arch: Option<Archs>,
     },
+
+    /// Say how many registers each kernel takes, and what the patches changed in upstream's
+    ///
+    /// Compiles our CUDA files, and those of upstream's that a patch touches before and after it, for two cards, and compares
+    /// the machine code kernel by kernel. Fails if one of ours spills registers to memory, or if one of upstream's does so more
+    /// than before. No GPU is needed.
+    Registers,
 }
 
 /// Runs the command.
@@ -44,5 +55,6 @@ pub fn run(command: Command, place: &Place) -> Result<()> {
     match command {
         Command::Setup => setup::run(place),
         Command::Build { arch } => build::run(place, arch),
+        Command::Registers => registers::run(place),
     }
 }

@@ -17,10 +17,13 @@ use crate::report::Counts;
 
 /// One compilation as cmake recorded it.
 #[derive(Debug, PartialEq, Eq)]
-struct Compilation {
-    file: PathBuf,
+pub struct Compilation {
+    /// The source.
+    pub file: PathBuf,
+    /// Where the command runs.
     directory: PathBuf,
-    command: String,
+    /// What a shell is told.
+    pub command: String,
 }
 
 /// Checks every source of ours that is compiled into the tree, and that each file in `kernels/src` is.
@@ -76,7 +79,7 @@ impl Compilation {
 }
 
 /// The compilations of files below `folder`.
-fn compilations(list: &str, folder: &Path) -> Vec<Compilation> {
+pub fn compilations(list: &str, folder: &Path) -> Vec<Compilation> {
     let entries: Vec<Value> = serde_json::from_str(list).unwrap_or_default();
     let text =
         |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);

@@ -31,8 +31,11 @@ pub const UPSTREAM_TESTS: &[&str] = &[
     "test-state-restore-fragmented",
     "test-rkv-archs",
     "test-rkv-attn",
+    "test-rkv-cuda",
+    "test-rkv-device",
     "test-rkv-rope",
     "test-rkv-sim",
+    "test-rkv-stream-ring",
     "bench-rkv-attn",
 ];
 

@@ -50,22 +50,39 @@ impl Staged {
         let plan = self.plan();
         let (archs, toolkit) = (plan.archs()?, plan.toolkit()?);
         let tools = Toolchain::find(&plan.search)?;
-        let log = self.fresh_log("build-cuda.log")?;
-        let native = Native {
-            build: self.dir().join("build-cuda"),
-            options: options::cuda(&plan.upstream, &archs),
-            nvcc: Some(toolkit.nvcc.clone()),
-            ..self.native(&log)
-        };
-        native.configure(&tools, &plan.reporter)?;
+        let native = self.cuda(&tools, &archs, &toolkit)?;
         native.build(&tools, &[TARGET], &plan.reporter)?;
         Ok(Module {
             file: native.build.join("bin").join(format!("lib{TARGET}.so")),
             build: native.build,
-            log,
+            log: native.log,
             archs,
             toolkit,
             stamp: self.text().to_owned(),
         })
+    }
+
+    /// Writes the build files of the CUDA module, `compile_commands.json` among them, and answers their folder.
+    ///
+    /// # Errors
+    /// As [`Staged::compile_cuda`].
+    pub fn configure_cuda(&self) -> Result<PathBuf> {
+        let plan = self.plan();
+        let tools = Toolchain::find(&plan.search)?;
+        Ok(self.cuda(&tools, &plan.archs()?, &plan.toolkit()?)?.build)
+    }
+
+    /// The module's build, configured.
+    fn cuda(&self, tools: &Toolchain, archs: &Archs, toolkit: &Toolkit) -> Result<Native> {
+        let plan = self.plan();
+        let log = self.fresh_log("build-cuda.log")?;
+        let native = Native {
+            build: self.dir().join("build-cuda"),
+            options: options::cuda(&plan.upstream, archs),
+            nvcc: Some(toolkit.nvcc.clone()),
+            ..self.native(&log)
+        };
+        native.configure(tools, &plan.reporter)?;
+        Ok(native)
     }
 }
