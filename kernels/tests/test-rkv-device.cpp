@@ -374,7 +374,7 @@ static rkv_staging_totals totals() {
 static void ring_of(ggml_type type, int64_t window, uint32_t depth, rkv_schedule schedule) {
     const std::string name = std::string(ggml_type_name(type)) + ", window " + std::to_string(window) + ", depth " + std::to_string(depth) +
         (schedule == RKV_SCHEDULE_OP ? ", in the node" : "");
-    const rkv_staging_params params = { schedule, depth, 128 };
+    const rkv_staging_params params = { schedule, depth, 128, RKV_TAIL_ENGINE_STREAM, 0 };
     const uint64_t           row    = ggml_row_size(type, decoder::D*decoder::N_HEAD_KV);
     const uint64_t           cells  = uint64_t(decoder::N_KV - window);
     const rkv_staging_need   need   = { decoder::TILE, row, row, cells, cells*decoder::N_LAYER };
