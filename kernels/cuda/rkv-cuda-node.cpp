@@ -27,6 +27,9 @@ decode_room::decode_room(const attn_args & a, int n_q) {
 
 namespace {
 
+// Partials of so many of the host's tiles come up together: the next ones are computed meanwhile.
+constexpr int HOST_TILES = 8;
+
 class decode_pass {
 public:
     decode_pass(const placed_node & node, node_queue & queue, int stream, int drop_tile)
@@ -40,6 +43,21 @@ public:
             return;
         }
         add_some(tile0, n, rows);
+    }
+
+    // Tiles [tile0, tile0 + n) of the stream, the host's from its `first` on.
+    void add_host(int tile0, int n, size_t first) {
+        GGML_ASSERT(tile0 == round0 + n_made && "tiles are added in their order");
+        while (n > 0) {
+            const int some = std::min({ n, room.n_tile - n_made, HOST_TILES });
+            node.host->partials(first, size_t(some), sums_at(n_made), o_at(n_made));
+            n_made += some;
+            first  += size_t(some);
+            n      -= some;
+            if (n_made == room.n_tile) {
+                merge();
+            }
+        }
     }
 
     // Merges what is left, and ends the rows.
@@ -64,6 +82,9 @@ private:
         rows.v += int64_t(n)*a.tile*rows.v_nb_cell;
         return rows;
     }
+
+    float * sums_at(int n) const { return (float *) at(room.sums) + int64_t(n)*a.n_head*a.n_q*2; }
+    float * o_at(int n) const { return (float *) at(room.o) + int64_t(n)*a.n_head*a.n_q*a.d_v; }
 
     char * at(size_t offset) const { return (char *) a.dst->data + offset; }
 
@@ -112,8 +133,8 @@ private:
         t.scale    = a.scale;
         t.softcap  = a.softcap;
         t.max_bias = a.max_bias;
-        t.sums     = (float *) at(room.sums) + int64_t(n_made)*t.n_rows()*2;
-        t.o        = (float *) at(room.o) + int64_t(n_made)*t.n_rows()*a.d_v;
+        t.sums     = sums_at(n_made);
+        t.o        = o_at(n_made);
         return t;
     }
 
@@ -170,6 +191,9 @@ int last_tail_tile(const placed_node & node) {
         const slot_layout & l = node.brought->layout(i);
         res = std::max(res, l.tile0 + l.n_tile - 1);
     }
+    for (size_t i = 0; node.host && node.a.part_k[1] && i < node.host->count(); ++i) {
+        res = std::max(res, int(node.host->tile(i).tile));
+    }
     return res;
 }
 
@@ -178,9 +202,6 @@ int tile_to_drop(const placed_node & node) {
 }
 
 // One stream's cells in use, wherever they lie, in order: use(first cell, number of cells, rows). `next`: of what is brought for the node.
-//
-// A host engine would sit here: for tiles that it computes, the query goes down in a small copy, a host function in the stream computes
-// their partials while the stream goes on with the window, and they come up into the array that the merge reads.
 template <typename USE> void walk(const placed_node & node, int stream, size_t & next, USE && use) {
     const attn_args & a = node.a;
     for (int part = 0; part < 2 && a.part_k[part]; ++part) {
@@ -207,11 +228,22 @@ void attend(const placed_node & node, node_queue & queue) {
     const attn_args & a    = node.a;
     const int         drop = tile_to_drop(node);
     size_t            next = 0;
+    size_t            host = 0; // the next of the host's tiles
+    if (node.host) {
+        node.host->start();
+    }
     for (int s = 0; s < a.n_stream; ++s) {
         decode_pass pass(node, queue, s, drop);
         walk(node, s, next, [&](int64_t cell, int64_t n, const tile_rows & rows) {
             pass.add(int(cell/a.tile), int((n + a.tile - 1)/a.tile), rows);
         });
+        const size_t first = host;
+        while (node.host && host < node.host->count() && node.host->tile(host).stream == s) {
+            ++host;
+        }
+        if (host > first) {
+            pass.add_host(node.host->tile(first).tile, int(host - first), first);
+        }
         pass.finish();
     }
 }

@@ -7,6 +7,7 @@
 
 #include "rkv-attn-args.h"
 #include "rkv-collect.h"
+#include "rkv-host-api.h"
 
 #include <cstddef>
 
@@ -37,11 +38,23 @@ public:
     virtual void                release(size_t i) = 0; // what was given to the stream before it has read the tile
 };
 
+// The tiles of a node that the host attends to, in the order of (stream, tile), behind those that are brought.
+class host_share {
+public:
+    virtual ~host_share() = default;
+
+    virtual size_t        count() const = 0;
+    virtual rkv_host_tile tile(size_t i) const = 0;
+    virtual void          start() = 0; // the stream has come to the node: query and mask go down, and the host begins
+    virtual void          partials(size_t first, size_t n, float * sums, float * o) = 0; // the stream waits for them, and has them there
+};
+
 // A node and where its parts lie.
 struct placed_node {
     const attn_args & a;
     bool              in_tail[2] = {};           // the part lies in tail memory: what is in use of it is brought
     brought_tiles *   brought    = nullptr;      // NULL: nothing is
+    host_share *      host       = nullptr;      // NULL: the host attends to nothing
     rkv_fault         fault      = RKV_FAULT_NONE;
     const char *      zero_row   = nullptr;      // on the device, for RKV_FAULT_STALE_TILE
 };

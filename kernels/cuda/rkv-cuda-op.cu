@@ -102,17 +102,33 @@ private:
     const rkv_cuda_node & node;
 };
 
+// What the host attends to of one node.
+class cuda_host_share : public rkv::host_share {
+public:
+    cuda_host_share(rkv_cuda_host & host, rkv_cuda_host_node & node) : host(host), node(node) {}
+
+    size_t        count() const override { return node.tiles.size(); }
+    rkv_host_tile tile(size_t i) const override { return node.tiles[i]; }
+    void          start() override { host.start(node); }
+    void          partials(size_t first, size_t n, float * sums, float * o) override { host.partials(node, first, n, sums, o); }
+
+private:
+    rkv_cuda_host &      host;
+    rkv_cuda_host_node & node;
+};
+
 // With the bytes that everything of it takes.
 void place(rkv::gathered & g, int device) {
     g.place(ggml_cuda_flash_attn_ext_get_alloc_size(device, &g.node));
 }
 
-void compute(ggml_backend_cuda_context & ctx, const attn_args & a, rkv_cuda_ring * ring, rkv::brought_tiles * brought) {
+void compute(ggml_backend_cuda_context & ctx, const attn_args & a, rkv_cuda_ring * ring, rkv::brought_tiles * brought, rkv::host_share * host) {
     rkv::placed_node node = { a };
     for (int part = 0; part < 2; ++part) {
         node.in_tail[part] = a.part_k[part] && rkv_cuda_in_tail(ctx.device, a.part_k[part]);
     }
     node.brought  = brought;
+    node.host     = host;
     node.fault    = rkv_fault_get();
     node.zero_row = ring ? ring->zero_row() : nullptr;
 
@@ -207,9 +223,14 @@ bool rkv_cuda_forward(ggml_backend_cuda_context & ctx, ggml_tensor * node) {
     rkv_cuda_ring * ring = rkv_cuda_ring::of(ctx, false);
     if (const rkv_cuda_node * fed = ring ? ring->begin_node(node) : nullptr) {
         cuda_brought_tiles brought(*ring, *fed);
-        compute(ctx, a, ring, &brought);
+        if (fed->host) {
+            cuda_host_share host(ring->host(), *fed->host);
+            compute(ctx, a, ring, &brought, &host);
+        } else {
+            compute(ctx, a, ring, &brought, nullptr);
+        }
     } else {
-        compute(ctx, a, ring, nullptr);
+        compute(ctx, a, ring, nullptr, nullptr);
     }
     return true;
 }

@@ -197,7 +197,7 @@ static void free_slots(int device, void * address, bool own) {
     }
 }
 
-rkv_cuda_ring::rkv_cuda_ring(ggml_backend_cuda_context & ctx) : ctx(ctx), queue(new streams(ctx)) {}
+rkv_cuda_ring::rkv_cuda_ring(ggml_backend_cuda_context & ctx) : ctx(ctx), queue(new streams(ctx)), host_side(ctx) {}
 
 rkv_cuda_ring::~rkv_cuda_ring() {
     ggml_cuda_set_device(ctx.device);
@@ -249,6 +249,15 @@ bool rkv_cuda_ring::prepare(const rkv_staging_params & p, const rkv_staging_need
     ggml_backend_cuda_get_device_memory(ctx.device, &free_bytes, &total_bytes);
     link = link_of(ctx.device);
     plan = rkv::plan_staging(p, n, free_bytes + (slots && slots->own ? slots->bytes() : 0), link);
+    host_side.use(n.host, int(std::max(p.host_threads, 1u)));
+    if (!n.host) {
+        if (p.engine == RKV_TAIL_ENGINE_HOST || p.engine == RKV_TAIL_ENGINE_HYBRID) {
+            GGML_LOG_ERROR("rolling-kv: the CPU backend has no host engine; next: use --kv-tail-engine stream\n");
+            return false;
+        }
+        params.engine = RKV_TAIL_ENGINE_STREAM;
+    }
+    balance.reset(new rkv::tail_balance(params.engine, link.bytes_s));
     return need(plan.slot_bytes);
 }
 
@@ -292,8 +301,13 @@ static rkv_layer_counters * counters_of(const ggml_tensor * node) {
 }
 
 // The device alone knows the mask, so tiles are counted by what the cache says is in use.
-static void count(const rkv::attn_args & a, const rkv::collected & step, size_t first, rkv_layer_counters & c) {
-    uint64_t tail = 0;
+static void count(const rkv::attn_args & a, const rkv::collected & step, size_t first, const rkv_cuda_host_node * host, rkv_layer_counters & c) {
+    uint64_t tail = host ? host->tiles.size() : 0;
+    if (host) {
+        c.tiles_host      += host->tiles.size();
+        c.host_bytes_read += host->bytes;
+        c.tail_bytes_read += host->bytes;
+    }
     for (size_t i = first; i < step.tiles.size(); ++i) {
         tail += step.layouts[i].n_tile;
         c.tail_bytes_read += step.tiles[i].all.bytes();
@@ -305,17 +319,86 @@ static void count(const rkv::attn_args & a, const rkv::collected & step, size_t 
     c.partials_merged += a.n_q <= rkv::TILES_QUERIES_MAX ? (window + tail)*a.n_head*a.n_q : 0;
 }
 
-void rkv_cuda_ring::collect(const ggml_tensor * node) {
-    const size_t first = step.tiles.size();
+// Of each stream's tail the first ring[stream] tiles are brought, and the host attends to the others. False when the host cannot.
+bool rkv_cuda_ring::collect(const ggml_tensor * node, const uint32_t * ring) {
+    const size_t         first = step.tiles.size();
+    rkv_cuda_host_node * host  = nullptr;
     if (rkv_cuda_in_tail(ctx.device, rkv::tail_of(node).k)) {
-        std::vector<int> index;
-        if (rkv::collect_tiles(node, uint32_t(nodes.size()), plan.copy_cells, step, index)) {
-            nodes.push_back({ node, first, step.tiles.size() - first });
+        std::vector<int>           index;
+        std::vector<rkv_host_tile> tiles;
+        if (rkv::collect_tiles(node, uint32_t(nodes.size()), plan.copy_cells, step, index, ring, &tiles)) {
+            host = tiles.empty() ? nullptr : host_side.plan(node, tiles);
+            if (!tiles.empty() && !host) {
+                GGML_LOG_ERROR("rolling-kv: no threads or pinned memory for the host engine; next: use --kv-tail-engine stream\n");
+                return false;
+            }
+            nodes.push_back({ node, first, step.tiles.size() - first, host });
         }
     }
     if (rkv_layer_counters * c = counters_of(node)) {
-        count(rkv::attn_args_read(node), step, first, *c);
+        count(rkv::attn_args_read(node), step, first, host, *c);
     }
+    return true;
+}
+
+static bool is_ours(const ggml_tensor * node) {
+    const bool computes = (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !ggml_is_empty(node);
+    return computes && node->op == GGML_OP_FLASH_ATTN_EXT && rkv::attn_tile(node) != 0;
+}
+
+bool rkv_cuda_ring::collect_all(const ggml_cgraph * graph) {
+    std::vector<rkv::balance_item> items;
+    bool few = true;
+    for (int i = 0; i < graph->n_nodes; ++i) {
+        const ggml_tensor * node = graph->nodes[i];
+        if (is_ours(node) && rkv_cuda_in_tail(ctx.device, rkv::tail_of(node).k)) {
+            rkv::collect_items(node, items);
+            few = few && node->src[0]->ne[1] <= RKV_ATTN_QUERIES_FEW;
+        }
+    }
+    if (items.empty()) {
+        last = mark();
+    } else {
+        measure(few, last.link_bytes);
+    }
+    host_side.begin();
+
+    const std::vector<uint32_t> split = few && balance ? balance->split(items) : std::vector<uint32_t>(items.size(), rkv::tail_balance::ALL);
+    const uint32_t * ring = split.data();
+    for (int i = 0; i < graph->n_nodes; ++i) {
+        const ggml_tensor * node = graph->nodes[i];
+        if (!is_ours(node)) {
+            continue;
+        }
+        if (!collect(node, ring)) {
+            return false;
+        }
+        ring += rkv_cuda_in_tail(ctx.device, rkv::tail_of(node).k) ? node->src[0]->ne[3] : 0;
+    }
+    const auto by_host = [](const rkv_cuda_node & n) { return n.host != nullptr; };
+    host_steps += std::any_of(nodes.begin(), nodes.end(), by_host);
+    return true;
+}
+
+// How long the stream waits for the link is not seen. While the link is not busy throughout it does not wait; and while it is, whatever is
+// neither computing, as that was seen before, nor waiting for the host is.
+void rkv_cuda_ring::measure(bool few_queries, uint64_t link_bytes) {
+    constexpr double BUSY = 0.9;
+    mark now;
+    now.few_queries = few_queries;
+    now.at          = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    now.wait_ns     = host_side.totals().wait_ns;
+    now.busy_ns     = host_side.busy_ns();
+    now.busy_bytes  = host_side.busy_bytes();
+    if (last.few_queries && few_queries && balance) {
+        const double step_s = now.at - last.at;
+        const double host_s = std::min(double(now.wait_ns - last.wait_ns)*1e-9, step_s);
+        const bool   busy   = double(link_bytes)/link.bytes_s > BUSY*step_s;
+        const double link_s = busy ? std::max(step_s - host_s - compute_s, 0.0) : 0.0;
+        compute_s = busy ? compute_s : step_s - host_s;
+        balance->measured({ step_s, link_s, host_s, link_bytes, now.busy_bytes - last.busy_bytes, double(now.busy_ns - last.busy_ns)*1e-9 });
+    }
+    last = now;
 }
 
 // Whether a node changes a tail by anything but new rows, which the cache announces: a shift of positions does.
@@ -344,31 +427,37 @@ bool rkv_cuda_ring::begin(const ggml_cgraph * graph) {
             continue;
         }
         rewrites = rewrites || rewrites_tail(ctx.device, node);
-        if (node->op == GGML_OP_FLASH_ATTN_EXT && rkv::attn_tile(node) != 0) {
-            collect(node);
-        }
+    }
+    if (!collect_all(graph)) {
+        return false;
     }
     if (rkv_fault_get() == RKV_FAULT_STALE_TILE && !zeroes) {
         constexpr size_t LONGEST_ROW = 16384;
         CUDA_CHECK(cudaMalloc((void **) &zeroes, LONGEST_ROW));
         CUDA_CHECK(cudaMemset(zeroes, 0, LONGEST_ROW));
     }
-    if (step.tiles.empty()) {
+    if (nodes.empty()) {
         return true;
     }
     size_t slot_bytes = 0;
     for (const rkv::slot_layout & layout : step.layouts) {
         slot_bytes = std::max(slot_bytes, layout.bytes);
     }
-    if (!need(slot_bytes)) {
+    if (slot_bytes > 0 && !need(slot_bytes)) {
         return false;
     }
-    slots->ring.begin(step, uint32_t(nodes.size()), rkv_cuda_counts_of(ctx.device).tail_writes.load());
+    if (slots) {
+        // Also of a step of which the host attends to every tile: it writes rows.
+        const uint64_t before = slots->ring.totals().bytes;
+        slots->ring.begin(step, uint32_t(nodes.size()), rkv_cuda_counts_of(ctx.device).tail_writes.load());
+        last.link_bytes = slots->ring.totals().bytes - before;
+    }
     return true;
 }
 
 void rkv_cuda_ring::end() {
     GGML_ASSERT(next == nodes.size() && (!slots || slots->ring.is_done()) && "a node of the step did not read its tiles");
+    host_side.end();
     if (rewrites) {
         // Rare: the tiles of the next step must neither be kept nor be copied before this has run.
         CUDA_CHECK(cudaStreamSynchronize(queue->compute()));
@@ -380,7 +469,9 @@ const rkv_cuda_node * rkv_cuda_ring::begin_node(const ggml_tensor * node) {
     if (next == nodes.size() || nodes[next].node != node) {
         return nullptr;
     }
-    slots->ring.begin_node(uint32_t(next));
+    if (slots) {
+        slots->ring.begin_node(uint32_t(next));
+    }
     return &nodes[next++];
 }
 
@@ -409,6 +500,18 @@ rkv_staging_totals rkv_cuda_ring::totals() const {
         t.tiles_discarded += r.tiles_discarded;
         t.bytes           += r.bytes;
         t.bytes_late      += r.bytes_late;
+    }
+    const rkv_cuda_host_totals & h = host_side.totals();
+    t.host_steps   = host_steps;
+    t.host_tiles   = h.tiles;
+    t.host_bytes   = h.bytes;
+    t.host_down    = h.down;
+    t.host_up      = h.up;
+    t.host_wait_ns = h.wait_ns;
+    if (balance) {
+        t.host_changes = balance->changes();
+        t.host_bytes_s = balance->host_bytes_s();
+        t.host_share   = balance->host_share();
     }
     return t;
 }

@@ -2,7 +2,9 @@
 
 // The staging ring of one context: its slots, its stream of copies, and the step that runs.
 
+#include "rkv-balance.h"
 #include "rkv-collect.h"
+#include "rkv-cuda-host.h"
 #include "rkv-plan.h"
 #include "rkv-step.h"
 #include "rkv-stream-ring.h"
@@ -15,11 +17,12 @@
 struct ggml_backend_cuda_context;
 struct ggml_cgraph;
 
-// A node of the step that has tiles to bring: tiles [first, first + n) of the step.
+// A node of the step that has tiles to bring: tiles [first, first + n) of the step; or tiles that the host attends to.
 struct rkv_cuda_node {
-    const ggml_tensor * node;
-    size_t              first;
-    size_t              n;
+    const ggml_tensor *  node;
+    size_t               first;
+    size_t               n;
+    rkv_cuda_host_node * host; // NULL: none
 };
 
 class rkv_cuda_ring {
@@ -51,6 +54,8 @@ public:
     char * acquire(size_t i);
     void   release(size_t i);
 
+    rkv_cuda_host & host() { return host_side; }
+
     rkv_staging_totals totals() const;
 
     // A row of zeroes on the device, for RKV_FAULT_STALE_TILE; NULL in a step that began without it.
@@ -74,6 +79,20 @@ private:
     size_t                     next     = 0;     // of the nodes
     bool                       rewrites = false; // the step changes a tail by more than new rows
 
+    // What the last step's begin saw, to measure it by the next one's.
+    struct mark {
+        bool     few_queries = false;
+        double   at = 0; // seconds
+        uint64_t wait_ns = 0, busy_ns = 0, busy_bytes = 0, link_bytes = 0;
+    };
+    rkv_cuda_host                      host_side;
+    std::unique_ptr<rkv::tail_balance> balance;
+    mark                               last;
+    double                             compute_s = 0;
+    uint64_t                           host_steps = 0;
+
     bool need(size_t slot_bytes);
-    void collect(const ggml_tensor * node);
+    bool collect(const ggml_tensor * node, const uint32_t * ring);
+    bool collect_all(const ggml_cgraph * graph);
+    void measure(bool few_queries, uint64_t link_bytes);
 };

@@ -45,6 +45,8 @@ struct rkv_staging_params {
     uint32_t          host_threads; // of the host engine; 0: as many as the context computes with
 };
 
+struct rkv_host_engine_api;
+
 // The tails of the layers that one device computes.
 struct rkv_staging_need {
     uint32_t tile_cells;
@@ -52,6 +54,7 @@ struct rkv_staging_need {
     uint64_t v_row_bytes; // of V; 0 where V is a part of K's rows
     uint64_t cells_layer; // cells of the longest tail of one layer and stream
     uint64_t cells_all;   // cells of all tails
+    const struct rkv_host_engine_api * host; // the CPU backend's host engine, or NULL
 };
 
 // What was chosen, and what staging did since the context was made.

@@ -121,7 +121,8 @@ bool staging::prepare(const rkv_staging_params & p, const rkv_staging_need & n) 
         return true;
     }
     link = d.measured_link();
-    if (!host.known()) {
+    host.use(n.host);
+    if (!n.host) {
         if (p.engine == RKV_TAIL_ENGINE_HOST || p.engine == RKV_TAIL_ENGINE_HYBRID) {
             GGML_LOG_ERROR("%s: the CPU backend has no host engine\n", d.name.c_str());
             return false;
