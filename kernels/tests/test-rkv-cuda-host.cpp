@@ -188,7 +188,8 @@ void host_queue::zero(char * dst, size_t bytes) {
     memset(dst, 0, bytes);
 }
 
-void host_attend(ggml_tensor * node, bool backwards, rkv_fault fault) {
+// What a node of a device writes to is not the rig's memory: partials lie behind its result.
+static void attend_with_room(ggml_tensor * node, const std::function<void(rkv::placed_node &)> & place, host_queue & queue) {
     rkv::attn_args    a = rkv::attn_args_read(node);
     std::vector<char> memory(rkv::decode_room(a, a.n_q).bytes, char(0xff));
     const size_t      bytes = ggml_nbytes(node);
@@ -196,9 +197,69 @@ void host_attend(ggml_tensor * node, bool backwards, rkv_fault fault) {
 
     node->data = memory.data();
     rkv::placed_node placed = { a };
-    placed.fault = fault;
-    host_queue queue(backwards);
+    place(placed);
     rkv::attend(placed, queue);
     node->data = data;
     memcpy(data, memory.data(), bytes);
+}
+
+void host_attend(ggml_tensor * node, bool backwards, rkv_fault fault) {
+    host_queue queue(backwards);
+    attend_with_room(node, [&](rkv::placed_node & placed) { placed.fault = fault; }, queue);
+}
+
+namespace {
+
+class engine_share : public rkv::host_share {
+public:
+    engine_share(const ggml_tensor * node, const rkv_host_engine_api & api, rkv_host_engine * engine, bool waits) : api(api), waits(waits) {
+        const rkv::attn_args a = rkv::attn_args_read(node);
+        n_rows = a.n_head*a.n_q;
+        d_v    = a.d_v;
+        for (int s = 0; s < a.n_stream; ++s) {
+            for (int t = a.n_tile_win; t < a.n_tile; ++t) {
+                tiles.push_back({ s, t });
+            }
+        }
+        job = api.job_new(engine, node, tiles.data(), tiles.size(), nullptr);
+    }
+    ~engine_share() override { api.job_free(job); }
+
+    size_t        count() const override { return tiles.size(); }
+    rkv_host_tile tile(size_t i) const override { return tiles[i]; }
+
+    void start() override {
+        if (waits) {
+            api.job_start(job);
+        }
+    }
+
+    void partials(size_t first, size_t n, float * sums, float * o) override {
+        for (size_t i = 0; i < n; ++i) {
+            rkv_tile_partials p;
+            api.job_wait(job, first + i, waits, &p);
+            std::copy_n(p.sums, 2*n_rows, sums + i*2*n_rows);
+            for (size_t row = 0; row < n_rows; ++row) {
+                std::copy_n(p.o + row*p.ld_o, d_v, o + (i*n_rows + row)*d_v);
+            }
+        }
+    }
+
+private:
+    const rkv_host_engine_api & api;
+    bool                        waits;
+    size_t                      n_rows, d_v;
+    std::vector<rkv_host_tile>  tiles;
+    rkv_host_job *              job;
+};
+
+} // namespace
+
+void host_attend_beside(ggml_tensor * node, const rkv_host_engine_api & api, rkv_host_engine * engine, bool waits) {
+    engine_share share(node, api, engine, waits);
+    host_queue   queue;
+    attend_with_room(node, [&](rkv::placed_node & placed) {
+        placed.in_tail[1] = true;
+        placed.host       = &share;
+    }, queue);
 }

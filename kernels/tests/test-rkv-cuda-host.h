@@ -25,3 +25,6 @@ private:
 
 // Computes a tiled node whose parts the device would read where they lie.
 void host_attend(ggml_tensor * node, bool backwards, rkv_fault fault = RKV_FAULT_NONE);
+
+// The same, but the tail's tiles are the host engine's. `waits` false: its partials are taken as they are, before it began.
+void host_attend_beside(ggml_tensor * node, const rkv_host_engine_api & api, rkv_host_engine * engine, bool waits);

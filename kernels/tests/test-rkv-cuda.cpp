@@ -15,6 +15,7 @@
 #include <cstring>
 #include <random>
 #include <set>
+#include <tuple>
 #include <utility>
 
 static ggml_backend_t backend;
@@ -167,6 +168,39 @@ static void faults_show() {
     check(!same_bits(right, rig.run(backend, how)), c.name(), "a flipped bit of the tail shows");
 }
 
+// The window by the kernels' bodies, the tail by the CPU backend's host engine.
+static void beside_the_host() {
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(backend));
+    const auto get = (const rkv_host_engine_api * (*)()) ggml_backend_reg_get_proc_address(reg, RKV_HOST_ENGINE_PROC);
+    if (!check(get != nullptr, "CPU", "the CPU backend has a host engine")) {
+        return;
+    }
+    const rkv_host_engine_api & api    = *get();
+    rkv_host_engine *           engine = api.create(3);
+    for (const auto & [type_k, type_v] : { std::pair(GGML_TYPE_F16, GGML_TYPE_F16), std::pair(GGML_TYPE_Q8_0, GGML_TYPE_Q4_0), std::pair(GGML_TYPE_BF16, GGML_TYPE_F16) }) {
+        for (const auto & [n_q, n_stream, n_kv] : { std::tuple(1, 1, 700), std::tuple(4, 1, 300), std::tuple(1, 3, 200) }) {
+            attn_case c;
+            c.type_k   = type_k;
+            c.type_v   = type_v;
+            c.n_q      = n_q;
+            c.n_stream = n_stream;
+            c.n_kv     = n_kv;
+            const attn_rig rig(c, uint32_t(n_kv + n_q));
+            attn_run how;
+            how.n_win   = 64;
+            how.compute = [&](ggml_tensor * node) { host_attend_beside(node, api, engine, true); };
+            const std::vector<float> found = rig.run(backend, how);
+            const double error = relative_error(found, rig.reference());
+            worst = std::max(worst, error);
+            check(error <= ERROR_MAX, c.name(), "window and tail by two engines are what f64 says");
+            check(same_bits(found, rig.run(backend, how)), c.name(), "the bits do not depend on which thread is first");
+            how.compute = [&](ggml_tensor * node) { host_attend_beside(node, api, engine, false); };
+            check(!same_bits(found, rig.run(backend, how)), c.name(), "partials that were not waited for show");
+        }
+    }
+    api.destroy(engine);
+}
+
 // The same numbers as ggml has for each type.
 static void numbers() {
     std::mt19937 rng(3);
@@ -249,6 +283,7 @@ int main() {
     masks();
     rounds();
     faults_show();
+    beside_the_host();
     ggml_backend_free(backend);
 
     printf("largest error %.2e\n", worst);
