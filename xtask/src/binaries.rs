@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rolling_kv_stage::Variant;
 
+use crate::cuda;
 use crate::elf;
 use crate::error::{Error, Result};
 use crate::model;
@@ -17,15 +18,38 @@ use crate::progress::Work;
 /// The longest that a program may take to print its version or a few words.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What the folder holds beside the programs and the CPU's modules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cards {
+    /// Nothing.
+    None,
+    /// The CUDA module.
+    Module,
+    /// The CUDA module, and what it needs of NVIDIA's libraries.
+    ModuleAndLibraries,
+}
+
+/// How the names of NVIDIA's libraries begin.
+const NVIDIA: [&str; 2] = ["libcudart.so", "libcublas"];
+
 /// Where the folder is made unless the caller says otherwise.
-pub fn default_out(place: &Place) -> PathBuf {
-    place.work().join("binaries")
+pub fn default_out(place: &Place, cards: Cards) -> PathBuf {
+    let name = if cards == Cards::None {
+        "binaries"
+    } else {
+        "binaries-cuda"
+    };
+    place.work().join(name)
 }
 
 /// Builds the programs, collects them in `out` and checks that a copy of that folder runs on its own.
-pub fn run(place: &Place, out: &Path) -> Result<()> {
-    let built = native::build(place, Variant::Patched, PROGRAMS)?;
-    let files = collect(built.bin_dir(), PROGRAMS, out)?;
+pub fn run(place: &Place, out: &Path, cards: Cards) -> Result<()> {
+    let built = if cards == Cards::None {
+        native::build(place, Variant::Patched, PROGRAMS)?
+    } else {
+        cuda::build_beside(place, PROGRAMS)?
+    };
+    let files = collect(built.bin_dir(), PROGRAMS, out, cards)?;
     let mut bytes_total = 0;
     for name in &files {
         let bytes = size(&out.join(name))?;
@@ -42,10 +66,13 @@ pub fn run(place: &Place, out: &Path) -> Result<()> {
 }
 
 /// Copies `programs`, the backend modules and whatever they need of `bin` to `out`. Names stay; links become files.
-fn collect(bin: &Path, programs: &[&str], out: &Path) -> Result<Vec<String>> {
+fn collect(bin: &Path, programs: &[&str], out: &Path, cards: Cards) -> Result<Vec<String>> {
     let mut first: Vec<String> = programs.iter().map(|&name| name.to_owned()).collect();
     first.extend(modules(bin)?);
-    let libraries = elf::closure(bin, &first)?;
+    let mut libraries = elf::closure(bin, &first)?;
+    if cards != Cards::ModuleAndLibraries {
+        libraries.retain(|name| !NVIDIA.iter().any(|prefix| name.starts_with(prefix)));
+    }
     fs::create_dir_all(out).map_err(Error::file("make", out))?;
     let mut files: Vec<String> = first.into_iter().chain(libraries).collect();
     files.dedup();
@@ -161,7 +188,7 @@ mod tests {
         std::os::unix::fs::symlink("libggml-cpu.so.1", bin.join("libggml-cpu.so")).unwrap();
         fs::write(out.join("tool"), "older").unwrap();
         assert_eq!(
-            collect(&bin, &["tool"], &out).unwrap(),
+            collect(&bin, &["tool"], &out, Cards::None).unwrap(),
             ["tool", "libggml-cpu.so"]
         );
         assert!(

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use rolling_kv_stage::cuda::{Archs, Module};
-use rolling_kv_stage::{Plan, Variant};
+use rolling_kv_stage::{Built, Plan, Variant};
 
 use super::check;
 use super::setup::{self, Parts};
@@ -25,6 +25,22 @@ pub fn run(place: &Place, archs: Option<Archs>) -> Result<()> {
     check::module(&module)?;
     println!("log       {}", module.log.display());
     Ok(())
+}
+
+/// Programs of the patched tree, in a folder that also holds the module.
+pub fn beside(place: &Place, programs: &[&str]) -> Result<Built> {
+    setup::ensure(place, Parts::All)?;
+    let work = Work::start(format!(
+        "building {} and the CUDA module",
+        programs.join(", ")
+    ));
+    let plan = Plan::for_repo(&place.root, &place.target, Variant::Patched)?.with_cuda(true);
+    let built = plan
+        .with_reporter(work.reporter())
+        .stage()?
+        .compile(programs)?;
+    work.done("");
+    Ok(built)
 }
 
 /// The module for `archs`, or for the usual cards.
