@@ -48,8 +48,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rolling_kv_stage::Variant;
+use rolling_kv_stage::cuda::Archs;
 
-use crate::binaries::Cards;
+use crate::binaries::Cuda;
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::upstream::Depth;
@@ -140,6 +141,9 @@ enum Command {
         /// With the CUDA module and NVIDIA's libraries that it needs (0.6 GB)
         #[arg(long)]
         cuda: bool,
+        /// The cards that the module is for, as in `cargo xtask cuda build`
+        #[arg(long, value_name = "LIST", value_parser = Archs::parse, requires = "cuda")]
+        arch: Option<Archs>,
         /// Leave NVIDIA's libraries out: the machine that runs the programs has those of the same release
         #[arg(long, requires = "cuda")]
         without_nvidia: bool,
@@ -218,16 +222,16 @@ fn run(command: Command, place: &Place) -> Result<ExitCode> {
         Command::Binaries {
             out,
             cuda,
+            arch,
             without_nvidia,
         } => {
             setup::ensure(place)?;
-            let cards = match (cuda, without_nvidia) {
-                (false, _) => Cards::None,
-                (true, true) => Cards::Module,
-                (true, false) => Cards::ModuleAndLibraries,
-            };
-            let out = out.unwrap_or_else(|| binaries::default_out(place, cards));
-            binaries::run(place, &out, cards)?;
+            let cuda = cuda.then_some(Cuda {
+                archs: arch,
+                libraries: !without_nvidia,
+            });
+            let out = out.unwrap_or_else(|| binaries::default_out(place, cuda.as_ref()));
+            binaries::run(place, &out, cuda.as_ref())?;
         }
         Command::Stock => {
             setup::ensure(place)?;

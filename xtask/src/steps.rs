@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use rolling_kv_stage::Variant;
 
-use crate::binaries::Cards;
 use crate::error::Result;
 use crate::memcheck::Extent;
 use crate::native::{self, PROGRAMS, UPSTREAM_TESTS};
@@ -161,11 +160,10 @@ pub fn dependents(place: &Place) -> Result<Outcome> {
 
 /// The folder of programs can be moved.
 pub fn collect_binaries(place: &Place) -> Result<Outcome> {
-    let cards = Cards::None;
     done(binaries::run(
         place,
-        &binaries::default_out(place, cards),
-        cards,
+        &binaries::default_out(place, None),
+        None,
     ))
 }
 
