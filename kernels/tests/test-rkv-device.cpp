@@ -46,6 +46,28 @@ static bool same_bits(const std::vector<float> & a, const std::vector<float> & b
     return a.size() == b.size() && memcmp(a.data(), b.data(), a.size()*sizeof(float)) == 0;
 }
 
+typedef bool (*set_t)(ggml_backend_t, const rkv_staging_params *, const rkv_staging_need *);
+
+// Slots for a tail. False when there is no memory for them.
+static bool take_slots(rkv_schedule schedule, uint32_t depth, uint64_t row_bytes, uint64_t cells, uint64_t n_layer, uint32_t tile) {
+    const rkv_staging_params params = { schedule, depth, 128 };
+    const rkv_staging_need   need   = { tile, row_bytes, row_bytes, cells, cells*n_layer };
+    return proc<set_t>(RKV_STAGING_SET_PROC)(backend, &params, &need);
+}
+
+// Tails that were read. They go once there are other slots, so that nothing is on its way any more that was given ahead.
+static std::vector<ggml_backend_buffer_t> tails_read;
+
+static void free_tails() {
+    static uint32_t depth = 20; // as nobody else has
+    depth = 41 - depth;
+    GGML_ASSERT(take_slots(RKV_SCHEDULE_RING, depth, 64, 64, 1, 32));
+    for (ggml_backend_buffer_t buffer : tails_read) {
+        ggml_backend_buffer_free(buffer);
+    }
+    tails_read.clear();
+}
+
 //
 // one node
 //
@@ -59,6 +81,7 @@ static void run_case(const attn_case & c) {
     const attn_rig rig(c, uint32_t(c.d_k*131 + c.n_q*17 + c.n_kv + int(c.mask)));
     device_run how;
     how.tail   = tail_buft;
+    how.keep   = &tails_read;
     how.poison = !many; // upstream's kernels read cells that nobody sees
     const std::vector<float> whole = rig.run_on(backend, how);
     if (whole.empty()) {
@@ -71,6 +94,7 @@ static void run_case(const attn_case & c) {
         how.n_win = n_win;
         check(same_bits(whole, rig.run_on(backend, how)), c.name() + " window " + std::to_string(n_win), "the bits do not depend on the window");
     }
+    free_tails();
     const double error = relative_error(whole, rig.reference());
     double &     most  = many ? worst_many : worst;
     most = std::max(most, error);
@@ -247,12 +271,9 @@ static rkv_staging_totals totals() {
 static void ring_of(ggml_type type, int64_t window, uint32_t depth, rkv_schedule schedule) {
     const std::string name = std::string(ggml_type_name(type)) + ", window " + std::to_string(window) + ", depth " + std::to_string(depth) +
         (schedule == RKV_SCHEDULE_OP ? ", in the node" : "");
-    const rkv_staging_params params = { schedule, depth, 128 };
-    const uint64_t           row    = ggml_row_size(type, decoder::D*decoder::N_HEAD_KV);
-    const uint64_t           cells  = uint64_t(decoder::N_KV - window);
-    const rkv_staging_need   need   = { decoder::TILE, row, row, cells, cells*decoder::N_LAYER };
-    if (!check(proc<bool (*)(ggml_backend_t, const rkv_staging_params *, const rkv_staging_need *)>(RKV_STAGING_SET_PROC)(backend, &params, &need), name,
-                "the device has memory for the slots")) {
+    const uint64_t row   = ggml_row_size(type, decoder::D*decoder::N_HEAD_KV);
+    const uint64_t cells = uint64_t(decoder::N_KV - window);
+    if (!check(take_slots(schedule, depth, row, cells, decoder::N_LAYER, decoder::TILE), name, "the device has memory for the slots")) {
         return;
     }
     const rkv_staging_totals before = totals();
@@ -281,6 +302,7 @@ static void ring_of(ggml_type type, int64_t window, uint32_t depth, rkv_schedule
     }
     check(same, name, "the bits are those of the resident cache");
     const rkv_staging_totals after = totals();
+    free_tails(); // before those of `spilled` go
     check(after.bytes > before.bytes, name, "tiles were brought");
     check(schedule == RKV_SCHEDULE_OP || (after.tiles_early > before.tiles_early && after.tiles_kept > before.tiles_kept), name, "tiles ran ahead of their layer and of their step");
 }

@@ -13,6 +13,7 @@ public:
 
     void begin(const rkv::collected & step, uint32_t n_nodes, uint64_t generation, const two_lanes & lanes) {
         plan = plan_of.begin(step.tiles, n_nodes, generation);
+        drop_unread(lanes);
         for (const rkv::ring_copy & c : plan.copies) {
             char * slot = slots + c.seq%s.depth*slot_bytes;
             const bool late = c.lane == rkv::RING_LATE;
@@ -81,6 +82,15 @@ private:
         if (rows.bytes() > 0) {
             expected[late].push_back({ dst, rows, copy });
         }
+    }
+
+    // Of the copies ahead that were not given yet, those that the step does not read are not given any more.
+    void drop_unread(const two_lanes & lanes) {
+        const size_t n_given = size_t(std::count_if(lanes.log.begin(), lanes.log.end(), [](const two_lanes::moved & m) { return !m.pulled; }));
+        const auto   unread  = [&](const move & m) {
+            return std::none_of(plan.uses.begin(), plan.uses.end(), [&](const rkv::ring_use & u) { return u.seq == m.copy.seq; });
+        };
+        expected[0].erase(std::remove_if(expected[0].begin() + n_given, expected[0].end(), unread), expected[0].end());
     }
 
     static size_t point_of(const std::vector<point> & list, uint64_t value) {
