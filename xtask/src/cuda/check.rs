@@ -80,7 +80,7 @@ pub fn module(module: &Module) -> Result<()> {
 fn wrong(what: &str) -> Error {
     Error::wrong(
         format!("the CUDA module is not as it must be: {what}"),
-        "look at patches/cuda and kernels/ggml-cuda.cmake; delete the folder build-cuda to build all of it anew",
+        "look at patches/cuda and kernels/ggml-cuda.cmake; delete its build folder to build all of it anew",
     )
 }
 
@@ -120,16 +120,27 @@ fn undefined(symbols: &Symbols, known: &BTreeSet<String>, driver: bool) -> Resul
     }
 }
 
-/// Each piece has machine code for every card of the list and no other, and portable code for the highest.
+/// Each piece has machine code for every card of the list and no other, and portable code for the highest. The piece that nvcc adds
+/// when it links has no portable code.
 fn cards(containers: &[Container], archs: &Archs) -> Result<()> {
     let machine: BTreeSet<u32> = archs.list().iter().copied().collect();
     let portable: BTreeSet<u32> = archs.list().last().copied().into_iter().collect();
     let wanted = Container { machine, portable };
-    if containers.is_empty() {
-        return Err(wrong("it holds no code for cards"));
+    let others: Vec<&Container> = containers
+        .iter()
+        .filter(|found| **found != wanted)
+        .collect();
+    if others.len() == containers.len() {
+        return Err(wrong("it holds no code for these cards"));
     }
-    match containers.iter().find(|found| **found != wanted) {
-        Some(found) => Err(wrong(&format!(
+    let of_linker =
+        |found: &Container| found.machine == wanted.machine && found.portable.is_empty();
+    let bad = others
+        .iter()
+        .enumerate()
+        .find(|(at, found)| *at > 0 || !of_linker(found));
+    match bad {
+        Some((_, found)) => Err(wrong(&format!(
             "a piece of it has machine code for {:?} and portable code for {:?}, where {archs} was asked for",
             found.machine, found.portable
         ))),
@@ -242,10 +253,14 @@ mod tests {
             portable: portable.iter().copied().collect(),
         };
         let good = piece(&[86, 90], &[90]);
+        let linkers = piece(&[86, 90], &[]);
         cards(&[good.clone(), good.clone()], &archs).unwrap();
+        cards(&[good.clone(), linkers.clone()], &archs).unwrap();
+        assert!(cards(&[good.clone(), linkers.clone(), linkers.clone()], &archs).is_err());
+        assert!(cards(std::slice::from_ref(&linkers), &archs).is_err());
         for bad in [
             piece(&[90], &[90]),
-            piece(&[86, 90], &[]),
+            piece(&[86, 90], &[86]),
             piece(&[80, 86, 90], &[90]),
         ] {
             assert!(cards(&[good.clone(), bad], &archs).is_err());
