@@ -16,7 +16,8 @@ rkv_add_test(test-rkv-attn  ${RKV_DIR}/tests/test-rkv-attn.cpp ${RKV_DIR}/tests/
 rkv_add_test(test-rkv-rope  ${RKV_DIR}/tests/test-rkv-rope.cpp)
 rkv_add_test(test-rkv-sim   ${RKV_DIR}/tests/test-rkv-sim.cpp)
 rkv_add_test(test-rkv-cuda  ${RKV_DIR}/tests/test-rkv-cuda.cpp ${RKV_DIR}/tests/test-rkv-cuda-host.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp ${RKV_CUDA_HOST})
-rkv_add_test(test-rkv-stream-ring ${RKV_DIR}/tests/test-rkv-stream-ring.cpp ${RKV_DIR}/tests/test-rkv-lanes.cpp ${RKV_DIR}/tests/test-rkv-cuda-host.cpp
+rkv_add_test(test-rkv-stream-ring ${RKV_DIR}/tests/test-rkv-stream-ring.cpp ${RKV_DIR}/tests/test-rkv-lanes.cpp ${RKV_DIR}/tests/test-rkv-small-cache.cpp
+    ${RKV_DIR}/tests/test-rkv-cuda-host.cpp
     ${RKV_CUDA_HOST} ${RKV_DIR}/src/rkv-collect.cpp ${RKV_DIR}/src/rkv-ring.cpp ${RKV_DIR}/src/rkv-stream-ring.cpp)
 rkv_add_test(test-rkv-device ${RKV_DIR}/tests/test-rkv-device.cpp ${RKV_DIR}/tests/test-rkv-attn-device.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp)
 rkv_add_test(bench-rkv-attn ${RKV_DIR}/tests/bench-rkv-attn.cpp)

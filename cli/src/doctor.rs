@@ -1,5 +1,6 @@
 //! `rolling-kv doctor`: says what this machine and this build can do, and whether they fit.
 
+mod cuda;
 mod libraries;
 mod memory;
 mod module;
@@ -72,6 +73,10 @@ fn examine() -> Report {
         .map(|backend| look_at_devices(*backend))
         .unwrap_or_default();
     let lib_dir = backend.as_ref().ok().map(|backend| backend.lib_dir());
+    let cuda_modules = lib_dir
+        .as_deref()
+        .map(|folder| cuda::look(folder, &libraries))
+        .unwrap_or_default();
     let tools = tools::look(lib_dir.as_deref().and_then(tools_folder).as_deref());
     let memory = memory::look();
     let versions = look_at_versions(&backend);
@@ -80,6 +85,7 @@ fn examine() -> Report {
         features: &features,
         backend: backend.as_ref().err(),
         module: module.as_ref(),
+        cuda_modules: &cuda_modules,
         versions: &versions,
         devices: &devices,
         libraries: &libraries,
@@ -109,6 +115,7 @@ fn examine() -> Report {
                 .collect(),
         },
         module,
+        cuda_modules,
         devices,
         libraries,
         memory,

@@ -1,4 +1,4 @@
-// Partials of tiles, and their merge: the barriers and what lanes tell each other. The rest is in rkv-cuda-body.h.
+// Partials of tiles, and their merge: the barriers and what lanes tell each other. The rest is in rkv-cuda-body.h and rkv-cuda-merge.h.
 
 #include "rkv-cuda-kernels.cuh"
 

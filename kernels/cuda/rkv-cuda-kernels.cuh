@@ -3,6 +3,8 @@
 // Kernels that are launched from more than one place.
 
 #include "rkv-cuda-body.h"
+#include "rkv-cuda-bytes.h"
+#include "rkv-cuda-merge.h"
 
 #include "common.cuh"
 

@@ -4,6 +4,7 @@
 // Knows no device; a test carries it out on the host.
 
 #include "rkv-cuda-body.h"
+#include "rkv-cuda-merge.h"
 
 #include "rkv-attn-args.h"
 #include "rkv-collect.h"

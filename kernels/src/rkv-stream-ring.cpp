@@ -30,7 +30,7 @@ stream_ring::~stream_ring() {
 
 stream_ring::pending stream_ring::place(const ring_copy & copy, const collected & step) const {
     char * slot = slots + copy.seq % depth*slot_bytes;
-    return { copy, slot + copy.row0*copy.part.k.width, slot + step.layouts[copy.index].v_offset + copy.row0*copy.part.v.width };
+    return { copy, slot + copy.row0*copy.part.k.width, slot + step.layouts[copy.index].v_offset + copy.row0*copy.part.v.width, false };
 }
 
 void stream_ring::begin(const collected & step, uint32_t n_nodes, uint64_t generation) {
@@ -40,6 +40,7 @@ void stream_ring::begin(const collected & step, uint32_t n_nodes, uint64_t gener
     uses       = plan.uses;
     late.assign(uses.size(), pending());
     n_released_of_step = 0;
+    drop_unread();
 
     for (const ring_copy & copy : plan.copies) {
         const pending p = place(copy, step);
@@ -54,6 +55,15 @@ void stream_ring::begin(const collected & step, uint32_t n_nodes, uint64_t gener
         set_mark();
     }
     give_ready();
+}
+
+// Of the copies that are still held back, those that the step does not read. They are given as nothing but their event.
+void stream_ring::drop_unread() {
+    const auto before = [](const ring_use & use, uint64_t seq) { return use.seq < seq; };
+    for (pending & p : waiting) {
+        const auto use = std::lower_bound(uses.begin(), uses.end(), p.copy.seq, before);
+        p.dropped = p.dropped || use == uses.end() || use->seq != p.copy.seq;
+    }
 }
 
 void stream_ring::begin_node(uint32_t node) {
@@ -98,7 +108,7 @@ void stream_ring::set_mark() {
 
 void stream_ring::give(const pending & p) {
     const ring_copy & c = p.copy;
-    if (c.after_begun > 0 || c.after_released > 0) {
+    if (!p.dropped && (c.after_begun > 0 || c.after_released > 0)) {
         const auto first = std::find_if(marks.begin(), marks.end(), [&](const mark & m) { return m.begun >= c.after_begun && m.released >= c.after_released; });
         GGML_ASSERT(first != marks.end());
         if (first->number >= waited_mark) {
@@ -106,8 +116,10 @@ void stream_ring::give(const pending & p) {
             waited_mark = first->number + 1;
         }
     }
-    queue.copy(p.k, c.part.k);
-    if (c.part.v.bytes() > 0) {
+    if (!p.dropped) {
+        queue.copy(p.k, c.part.k);
+    }
+    if (!p.dropped && c.part.v.bytes() > 0) {
         queue.copy(p.v, c.part.v);
     }
     queue.record(STREAM_COPY, n_marks_kept(depth) + c.number % n_copies_kept(depth));

@@ -87,6 +87,7 @@ private:
         ring_copy copy;
         char *    k;
         char *    v;
+        bool      dropped; // for a step that came out otherwise: nobody reads it, and its rows may be gone
     };
 
     stream_queue &        queue;
@@ -111,6 +112,7 @@ private:
     size_t                n_released_of_step = 0;
 
     pending place(const ring_copy & copy, const collected & step) const;
+    void    drop_unread();
     void    set_mark();
     void    give(const pending & p);
     void    give_ready();

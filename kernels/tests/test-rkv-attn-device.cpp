@@ -114,5 +114,8 @@ std::vector<float> attn_rig::run_on(ggml_backend_t backend, const device_run & h
 
     std::vector<float> out(ggml_nelements(node));
     ggml_backend_tensor_get(node, out.data(), 0, ggml_nbytes(node));
+    if (tail.buffer && how.keep) {
+        how.keep->push_back(tail.buffer.release());
+    }
     return out;
 }

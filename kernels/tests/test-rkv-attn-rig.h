@@ -65,6 +65,7 @@ struct device_run {
     ggml_backend_buffer_type_t tail = nullptr; // where the cells behind the window lie
     int64_t n_win  = -1;                       // cells of the window, whole tiles; -1: all; 0: every cell lies in the tail
     bool    poison = true;                     // cells that no query sees hold NaN
+    std::vector<ggml_backend_buffer_t> * keep = nullptr; // takes the tail: the device may still read it for a step that will not come
 };
 
 class attn_rig {

@@ -3,6 +3,7 @@
 // Their bits depend neither on the window, nor on strides, nor on which thread runs first; what they give is as close to f64 as f32 allows;
 // cells that nobody sees are not read.
 
+#include "rkv-cuda-bytes.h"
 #include "rkv-split-rows.h"
 #include "rkv-test-cpu.h"
 #include "test-rkv-attn-rig.h"

@@ -13,6 +13,8 @@ mod registers;
 mod setup;
 mod symbols;
 
+pub use build::beside as build_beside;
+
 use clap::Subcommand;
 use rolling_kv_stage::cuda::Archs;
 

@@ -160,7 +160,11 @@ pub fn dependents(place: &Place) -> Result<Outcome> {
 
 /// The folder of programs can be moved.
 pub fn collect_binaries(place: &Place) -> Result<Outcome> {
-    done(binaries::run(place, &binaries::default_out(place)))
+    done(binaries::run(
+        place,
+        &binaries::default_out(place, None),
+        None,
+    ))
 }
 
 /// The patched server answers.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::cuda::CudaModule;
 use super::memory::Memory;
 use super::module::Safety;
 use super::tools::Tool;
@@ -28,6 +29,8 @@ pub struct Report {
     pub versions: Versions,
     pub cpu: Cpu,
     pub module: Option<Module>,
+    /// Those that lie beside the libraries, used or not.
+    pub cuda_modules: Vec<CudaModule>,
     pub devices: Vec<Device>,
     pub libraries: Vec<PathBuf>,
     pub memory: Memory,
@@ -99,6 +102,7 @@ impl Display for Report {
         self.versions(f)?;
         self.cpu(f)?;
         self.devices(f)?;
+        self.cuda_modules(f)?;
         self.libraries(f)?;
         self.memory(f)?;
         self.tools(f)?;
@@ -173,6 +177,20 @@ impl Report {
                 &device.name,
                 format_args!("{} [{}], {memory}", device.description, device.kind),
             )?;
+        }
+        Ok(())
+    }
+
+    fn cuda_modules(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for module in &self.cuda_modules {
+            writeln!(f, "\nCUDA module")?;
+            line(f, "file", module.path.display())?;
+            line(
+                f,
+                "built from",
+                module.stamp.as_deref().unwrap_or("not said"),
+            )?;
+            line(f, "loaded", if module.loaded { "yes" } else { "no" })?;
         }
         Ok(())
     }

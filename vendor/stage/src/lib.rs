@@ -18,7 +18,7 @@
 //!
 //! Everything lies in `<target>/rolling-kv/<name>/`: `src/` (the staged tree, complete or absent), `build/` (cmake's),
 //! `link/` (see [`stub`]), `stamp.json` and `build.log`. One such folder serves debug, release, check and dependent packages. With the
-//! feature `cuda` there are also `build-cuda/`, in which the module is built, and `bin-cuda/` and `link-cuda/`, which hold it beside the
+//! feature `cuda` there are also `build-cuda-<cards>/`, in which the module is built, and `bin-cuda/` and `link-cuda/`, which hold it beside the
 //! others.
 //!
 //! # Environment

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use rolling_kv_stage::cuda::{Archs, Module};
-use rolling_kv_stage::{Plan, Variant};
+use rolling_kv_stage::{Built, Plan, Variant};
 
 use super::check;
 use super::setup::{self, Parts};
@@ -27,14 +27,25 @@ pub fn run(place: &Place, archs: Option<Archs>) -> Result<()> {
     Ok(())
 }
 
+/// Programs of the patched tree, in a folder that also holds the module for `archs`, or for the usual cards.
+pub fn beside(place: &Place, programs: &[&str], archs: Option<Archs>) -> Result<Built> {
+    let plan = plan(place, archs)?.with_cuda(true);
+    let names = programs.join(", ");
+    let work = Work::start(format!(
+        "building {names} and the CUDA module for {}",
+        plan.archs()?
+    ));
+    let built = plan
+        .with_reporter(work.reporter())
+        .stage()?
+        .compile(programs)?;
+    work.done("");
+    Ok(built)
+}
+
 /// The module for `archs`, or for the usual cards.
-pub fn module(place: &Place, archs: Option<Archs>) -> Result<Module> {
-    crate::setup::ensure(place)?;
-    setup::ensure(place, Parts::All)?;
-    let mut plan = Plan::for_repo(&place.root, &place.target, Variant::Patched)?;
-    if let Some(archs) = archs {
-        plan = plan.with_archs(archs);
-    }
+fn module(place: &Place, archs: Option<Archs>) -> Result<Module> {
+    let plan = plan(place, archs)?;
     let work = Work::start(format!("building the CUDA module for {}", plan.archs()?));
     let module = plan
         .with_reporter(work.reporter())
@@ -42,4 +53,15 @@ pub fn module(place: &Place, archs: Option<Archs>) -> Result<Module> {
         .compile_cuda()?;
     work.done("");
     Ok(module)
+}
+
+/// What to build, once the tools are there.
+fn plan(place: &Place, archs: Option<Archs>) -> Result<Plan> {
+    crate::setup::ensure(place)?;
+    setup::ensure(place, Parts::All)?;
+    let plan = Plan::for_repo(&place.root, &place.target, Variant::Patched)?;
+    Ok(match archs {
+        Some(archs) => plan.with_archs(archs),
+        None => plan,
+    })
 }

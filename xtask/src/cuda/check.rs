@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSection};
 use rolling_kv_stage::cuda::{Archs, Module};
 
 use super::fatbin::{self, Container};
@@ -72,21 +72,15 @@ pub fn module(module: &Module) -> Result<()> {
         containers.len()
     );
 
-    let stamp = text(&data, STAMP).ok_or_else(|| wrong("its stamp cannot be read"))?;
-    if stamp != module.stamp {
-        return Err(wrong(&format!(
-            "it says that it was built from {stamp}, and not from {}",
-            module.stamp
-        )));
-    }
-    println!("stamp     {stamp}");
+    stamp(&data, &module.stamp)?;
+    println!("stamp     {}", module.stamp);
     Ok(())
 }
 
 fn wrong(what: &str) -> Error {
     Error::wrong(
         format!("the CUDA module is not as it must be: {what}"),
-        "look at patches/cuda and kernels/ggml-cuda.cmake; delete the folder build-cuda to build all of it anew",
+        "look at patches/cuda and kernels/ggml-cuda.cmake; delete its build folder to build all of it anew",
     )
 }
 
@@ -126,16 +120,27 @@ fn undefined(symbols: &Symbols, known: &BTreeSet<String>, driver: bool) -> Resul
     }
 }
 
-/// Each piece has machine code for every card of the list and no other, and portable code for the highest.
+/// Each piece has machine code for every card of the list and no other, and portable code for the highest. The piece that nvcc adds
+/// when it links has no portable code.
 fn cards(containers: &[Container], archs: &Archs) -> Result<()> {
     let machine: BTreeSet<u32> = archs.list().iter().copied().collect();
     let portable: BTreeSet<u32> = archs.list().last().copied().into_iter().collect();
     let wanted = Container { machine, portable };
-    if containers.is_empty() {
-        return Err(wrong("it holds no code for cards"));
+    let others: Vec<&Container> = containers
+        .iter()
+        .filter(|found| **found != wanted)
+        .collect();
+    if others.len() == containers.len() {
+        return Err(wrong("it holds no code for these cards"));
     }
-    match containers.iter().find(|found| **found != wanted) {
-        Some(found) => Err(wrong(&format!(
+    let of_linker =
+        |found: &Container| found.machine == wanted.machine && found.portable.is_empty();
+    let bad = others
+        .iter()
+        .enumerate()
+        .find(|(at, found)| *at > 0 || !of_linker(found));
+    match bad {
+        Some((_, found)) => Err(wrong(&format!(
             "a piece of it has machine code for {:?} and portable code for {:?}, where {archs} was asked for",
             found.machine, found.portable
         ))),
@@ -149,19 +154,23 @@ fn containers(data: &[u8]) -> Option<Vec<Container>> {
     fatbin::read(section.data().ok()?)
 }
 
-/// The text of an exported symbol.
-fn text(data: &[u8], name: &str) -> Option<String> {
-    let file = object::File::parse(data).ok()?;
-    let symbol = file
-        .dynamic_symbols()
-        .find(|symbol| symbol.name() == Ok(name))?;
-    let section = file.section_by_index(symbol.section_index()?).ok()?;
-    let bytes = section.data_range(symbol.address(), symbol.size()).ok()??;
-    let end = bytes
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(bytes.len());
-    Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+/// The text that says what the module was built from is the one that was staged.
+fn stamp(data: &[u8], text: &str) -> Result<()> {
+    let constants = object::File::parse(data).ok().and_then(|file| {
+        let section = file.section_by_name(".rodata")?;
+        section.data().ok().map(<[u8]>::to_vec)
+    });
+    let whole = format!("{text}\0");
+    if constants
+        .unwrap_or_default()
+        .windows(whole.len())
+        .any(|window| window == whole.as_bytes())
+    {
+        return Ok(());
+    }
+    Err(wrong(&format!(
+        "it does not say that it was built from {text}"
+    )))
 }
 
 /// The size of a file, in bytes.
@@ -244,10 +253,14 @@ mod tests {
             portable: portable.iter().copied().collect(),
         };
         let good = piece(&[86, 90], &[90]);
+        let linkers = piece(&[86, 90], &[]);
         cards(&[good.clone(), good.clone()], &archs).unwrap();
+        cards(&[good.clone(), linkers.clone()], &archs).unwrap();
+        assert!(cards(&[good.clone(), linkers.clone(), linkers.clone()], &archs).is_err());
+        assert!(cards(std::slice::from_ref(&linkers), &archs).is_err());
         for bad in [
             piece(&[90], &[90]),
-            piece(&[86, 90], &[]),
+            piece(&[86, 90], &[86]),
             piece(&[80, 86, 90], &[90]),
         ] {
             assert!(cards(&[good.clone(), bad], &archs).is_err());
@@ -256,18 +269,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_read_out_of_a_library() {
+    fn a_module_of_another_stamp_is_wrong() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(
-            dir.path().join("a.c"),
-            "const char rkv_cuda_stamp[] = \"llama.cpp abc\";\n",
-        )
-        .unwrap();
+        let source = "const char rkv_cuda_stamp[] = \"llama.cpp abc, kernels 12\";\n";
+        fs::write(dir.path().join("a.c"), source).unwrap();
         let cc = crate::process::Run::new("cc").args(["-shared", "-fPIC", "-o", "a.so", "a.c"]);
         cc.dir(dir.path()).quietly().unwrap().success().unwrap();
         let data = fs::read(dir.path().join("a.so")).unwrap();
-        assert_eq!(text(&data, STAMP).as_deref(), Some("llama.cpp abc"));
-        assert_eq!(text(&data, "another"), None);
+        stamp(&data, "llama.cpp abc, kernels 12").unwrap();
+        for other in ["llama.cpp abc, kernels 1", "llama.cpp abd, kernels 12"] {
+            let error = stamp(&data, other).unwrap_err().to_string();
+            assert!(error.contains(other), "{error}");
+        }
         assert_eq!(containers(&data), None);
     }
 }

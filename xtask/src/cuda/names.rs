@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// How the namespace begins that nvcc makes of an unnamed one.
-const UNNAMED: &str = "_GLOBAL__N_";
+/// How namespaces begin that nvcc makes: of unnamed ones, and for functions of one file. They differ from run to run.
+const MADE: [&str; 2] = ["_GLOBAL__N_", "_INTERNAL_"];
 
 /// What each symbol is called in the source; the symbol itself where no `c++filt` (of binutils, as the linker) is there.
 pub fn shown<'a>(symbols: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
@@ -29,15 +29,17 @@ pub fn shown<'a>(symbols: impl Iterator<Item = &'a str>) -> BTreeMap<String, Str
     named.collect()
 }
 
-/// A demangled name without its result and without the namespace that nvcc makes of an unnamed one.
+/// A demangled name without its result and without the namespaces that nvcc makes.
 fn plain(name: &str) -> String {
     let name = name.trim().trim_start_matches("void ");
     let mut text = name.replace("(anonymous namespace)::", "");
-    while let Some(at) = text.find(UNNAMED) {
-        let Some(len) = text[at..].find("::") else {
-            break;
-        };
-        text.replace_range(at..at + len + 2, "");
+    for made in MADE {
+        while let Some(at) = text.find(made) {
+            let Some(len) = text[at..].find("::") else {
+                break;
+            };
+            text.replace_range(at..at + len + 2, "");
+        }
     }
     text
 }
@@ -55,7 +57,9 @@ mod tests {
         let made = "_GLOBAL__N__2c59_12_a_cu_5a49";
         assert_eq!(plain(&format!("{made}::rows")), "rows");
         assert_eq!(
-            plain(&format!("void {made}::put<rkv::block, &{made}::one>")),
+            plain(&format!(
+                "void {made}::put<rkv::block, &_INTERNAL_5a_77::one>"
+            )),
             "put<rkv::block, &one>"
         );
     }

@@ -51,6 +51,11 @@ impl Archs {
         &self.0
     }
 
+    /// For the name of a folder.
+    pub(crate) fn name(&self) -> String {
+        self.to_string().replace(',', "-")
+    }
+
     /// For `CMAKE_CUDA_ARCHITECTURES`: machine code for each, and the portable form of the highest.
     pub(crate) fn cmake(&self) -> String {
         let last = self.0.len() - 1;

@@ -77,7 +77,8 @@ impl Staged {
         let plan = self.plan();
         let log = self.fresh_log("build-cuda.log")?;
         let native = Native {
-            build: self.dir().join("build-cuda"),
+            // One for each list of cards, so that asking for another one does not throw an hour away.
+            build: self.dir().join(format!("build-cuda-{}", archs.name())),
             options: options::cuda(&plan.upstream, archs),
             nvcc: Some(toolkit.nvcc.clone()),
             ..self.native(&log)
