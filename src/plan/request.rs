@@ -143,6 +143,8 @@ impl PlanRequest {
                 schedule: ffi::RKV_SCHEDULE_RING,
                 depth: self.ring_slots,
                 copy_cells: self.copy_cells,
+                engine: ffi::RKV_TAIL_ENGINE_AUTO,
+                host_threads: 0,
             },
         }
     }
