@@ -337,23 +337,24 @@ impl Calibrator<'_> {
     }
 
     fn host(&mut self) -> Result<(), Failure> {
-        let reckoned = self
-            .params
-            .host_kernel_bytes_per_s
-            .filter(|_| self.found.reckoned);
+        let types = self.params.types.clone();
+        if let Some(rate) = self.params.host_kernel_bytes_per_s
+            && self.found.reckoned
+        {
+            // Link and host are reckoned apart there, so that plain reads limit neither.
+            let reckoned = types.into_iter().map(|of| (of, rate));
+            self.found.rates.host_kernel_bytes_per_s.extend(reckoned);
+            return Ok(());
+        }
         self.step("host memory");
         let runs = self.runs(ProbeKind::HostRead(256 * MIB))?;
         let rate = |runs: &Runs, seconds: f64| runs.amount / seconds.max(1e-9);
         let (value, best) = (rate(&runs, runs.middle()), rate(&runs, runs.least()));
         self.note("host memory", "GB/s", 1e9, value, best, &runs);
         self.found.rates.host_read_bytes_per_s = value;
-        for of in self.params.types.clone() {
+        for of in types {
             let what = format!("host attention over {of}");
             self.step(&what);
-            if let Some(rate) = reckoned {
-                self.found.rates.host_kernel_bytes_per_s.push((of, rate));
-                continue;
-            }
             let cells = (KERNEL_BYTES / of.bytes_of(KERNEL_VALUES).max(1)).next_multiple_of(4096);
             let runs = self.runs(ProbeKind::HostKernel(cells, of))?;
             let (value, best) = (rate(&runs, runs.middle()), rate(&runs, runs.least()));

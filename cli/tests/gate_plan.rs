@@ -61,18 +61,23 @@ fn predictions_are_near_and_those_from_rates_of_half_the_speed_are_not() {
         (&"plan".into(), &"pass".into())
     );
     let points = json["metrics"]["points"].as_array().unwrap();
-    assert_eq!(points.len(), 4);
+    assert_eq!(points.len(), 4 * 3);
     for point in points {
         let of = |name: &str| point[name].as_f64().expect(name);
         assert!(
             (of("predicted_ms") / of("measured_ms") - 1.0).abs() < 0.15,
             "{point}"
         );
-        // What is planned to be read is what is moved, but for rows that are decoded.
+        // What is planned to be read is what is moved or what the host reads, but for rows that are decoded and copies that came ahead
+        // of another split.
+        let read = of("moved_bytes") + of("host_bytes");
         assert!(
-            (of("tail_bytes") - of("moved_bytes")).abs() < 1e6,
+            (of("tail_bytes") - read).abs() < 0.1 * of("tail_bytes") + 1e6,
             "{point}"
         );
+        if point["engine"] == "host" {
+            assert!(of("moved_bytes") < 1e6, "{point}");
+        }
     }
     let window = &json["metrics"]["window"];
     assert_eq!(window["planned_cells"], window["chosen_cells"]);

@@ -72,7 +72,7 @@ predicted with 65536 tokens in the cache, of which 1.88 GiB lie in the tail:
   engine       ms/token   tokens/s    by host
   stream         100.66        9.9         0%
   host            77.12       13.0       100%
-  hybrid          46.68       21.4        54%  <- auto
+  hybrid          55.77       17.9        45%  <- auto
   (resident)      13.36       74.9              if every cell were on the device
 ";
     let text = stdout(&output);
@@ -358,7 +358,8 @@ fn a_reckoned_device_is_measured_as_it_was_set_and_kept_for_plans() {
     near("device_memory_bytes_per_s", 400e9, 0.05);
     assert_eq!(json["reckoned"], true);
     assert_eq!(json["rates"]["host_kernel_bytes_per_s"][0][1], 20e9);
-    assert!(rate("host_read_bytes_per_s") > 1e8);
+    // Link and host are reckoned apart, so that no memory limits both.
+    assert_eq!(rate("host_read_bytes_per_s"), 0.0);
 
     let output = plan(DEVICE);
     let text = stdout(&output);

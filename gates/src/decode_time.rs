@@ -45,6 +45,8 @@ pub struct Measured {
     pub step_ms: f64,
     pub bytes: f64,
     pub stalls: f64,
+    /// Bytes of the tail that the host read for a step.
+    pub host_bytes: f64,
     pub staging: Staging,
     /// A digest of every logit, bit by bit.
     pub digest: u64,
@@ -107,6 +109,8 @@ impl Decoder<'_> {
             step_ms: median(&mut times),
             bytes: (staging.bytes - before.bytes) as f64 / steps,
             stalls: (staging.stalls - before.stalls) as f64 / steps,
+            host_bytes: (staging.host_bytes - before.host_bytes) as f64
+                / (decoded.len() - WARM_UP) as f64,
             staging,
             digest: digest.value(),
             device_bytes: context.residency().device_bytes(),

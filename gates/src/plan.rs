@@ -3,8 +3,10 @@
 
 use rolling_kv::{
     Backend, CalibrateParams, ContextParams, Device, Model, ModelShape, Order, PlanEngine,
-    PlanRequest, Rates, RollingKv, StateBlob, Token, calibrate, plan,
+    PlanRequest, Rates, RollingKv, StateBlob, TailEngine, Token, calibrate, plan,
 };
+
+use serde::{Deserialize, Serialize};
 
 use crate::decode_time::{self, Decoder, WARM_UP};
 use crate::error::GateError;
@@ -49,6 +51,14 @@ struct Rig<'a> {
     saved: Option<StateBlob>,
 }
 
+/// What a step took, what it brought to the device, and what the host read.
+#[derive(Serialize, Deserialize)]
+struct Found {
+    step_ms: f64,
+    moved_bytes: f64,
+    host_bytes: f64,
+}
+
 impl PlanCheck {
     /// Calibrates, predicts and measures every point. `progress` is told what is being done and the share of it that is done; a point that
     /// is in `store` is not measured again.
@@ -91,7 +101,8 @@ impl PlanCheck {
         for at in 0..=self.points {
             for engine in &self.engines {
                 let key = format!("{engine}, window {}", self.window(at));
-                let measured = store.get(&key, || self.measure(&mut rig, at, &mut progress))?;
+                let measured =
+                    store.get(&key, || self.measure(&mut rig, at, *engine, &mut progress))?;
                 points.push(self.predict(&rig, at, *engine, measured)?);
                 progress("decoding", points.len() as f64 / f64::from(all));
             }
@@ -151,22 +162,32 @@ impl PlanCheck {
         })
     }
 
-    /// Milliseconds of a step, and bytes that it brought.
     fn measure(
         &self,
         rig: &mut Rig<'_>,
         at: u32,
+        engine: PlanEngine,
         progress: &mut impl FnMut(&'static str, f64),
-    ) -> Result<(f64, f64), GateError> {
+    ) -> Result<Found, GateError> {
         let saved = match &mut rig.saved {
             Some(saved) => saved,
             none => none.insert(rig.decoder.fill(rig.prompt, |done| {
                 progress("reading the text", done);
             })?),
         };
-        let spill = RollingKv::window_cells(self.window(at)).tile_cells(TILE);
+        let spill = RollingKv::window_cells(self.window(at))
+            .tile_cells(TILE)
+            .tail_engine(match engine {
+                PlanEngine::Host => TailEngine::Host,
+                PlanEngine::Hybrid => TailEngine::Hybrid,
+                _ => TailEngine::Stream,
+            });
         let measured = rig.decoder.measure(spill, saved, rig.decoded)?;
-        Ok((measured.step_ms, measured.bytes))
+        Ok(Found {
+            step_ms: measured.step_ms,
+            moved_bytes: measured.bytes,
+            host_bytes: measured.host_bytes,
+        })
     }
 
     fn predict(
@@ -174,7 +195,7 @@ impl PlanCheck {
         rig: &Rig<'_>,
         at: u32,
         engine: PlanEngine,
-        (measured_ms, bytes): (f64, f64),
+        measured: Found,
     ) -> Result<PlanPoint, GateError> {
         let window_cells = self.window(at);
         let plan = plan(
@@ -187,9 +208,10 @@ impl PlanCheck {
             engine: engine.name().to_owned(),
             window_cells,
             tail_bytes: plan.step_tail_bytes as f64,
-            moved_bytes: bytes,
+            moved_bytes: measured.moved_bytes,
+            host_bytes: measured.host_bytes,
             predicted_ms: found.map_or(f64::NAN, |plan| plan.step_s * 1e3),
-            measured_ms,
+            measured_ms: measured.step_ms,
         })
     }
 }

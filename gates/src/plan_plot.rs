@@ -89,7 +89,13 @@ mod tests {
         for word in ["<svg", "a plan", "stream", "all there", "ms a token"] {
             assert!(svg.contains(word), "no {word:?}");
         }
-        assert_eq!(svg.matches("<polyline").count(), 4);
+        // A line and its sign in the legend, in each colour.
+        for colour in ["#0000FF", "#8C8C8C"] {
+            assert!(
+                svg.matches(&format!("stroke=\"{colour}\"")).count() >= 2,
+                "{colour}"
+            );
+        }
         assert!(plan_svg("nothing", &[]).is_ok());
     }
 }

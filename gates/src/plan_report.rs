@@ -45,6 +45,8 @@ pub struct PlanPoint {
     pub tail_bytes: f64,
     /// Bytes that a step brought to the device.
     pub moved_bytes: f64,
+    /// Bytes of the tail that the host read for a step.
+    pub host_bytes: f64,
     /// A step as predicted, in milliseconds.
     pub predicted_ms: f64,
     /// A step as measured, in milliseconds.
@@ -59,11 +61,12 @@ impl PlanPoint {
     }
 
     /// What the figures of [`Self::cells`] are.
-    pub const HEAD: [&str; 7] = [
+    pub const HEAD: [&str; 8] = [
         "engine",
         "window",
         "tail MiB",
         "moved MiB",
+        "host MiB",
         "predicted",
         "measured",
         "error",
@@ -71,13 +74,14 @@ impl PlanPoint {
 
     /// One row of a table.
     #[must_use]
-    pub fn cells(&self) -> [String; 7] {
+    pub fn cells(&self) -> [String; 8] {
         const MIB: f64 = 1_048_576.0;
         [
             self.engine.clone(),
             self.window_cells.to_string(),
             format!("{:.1}", self.tail_bytes / MIB),
             format!("{:.1}", self.moved_bytes / MIB),
+            format!("{:.1}", self.host_bytes / MIB),
             format!("{:.3} ms", self.predicted_ms),
             format!("{:.3} ms", self.measured_ms),
             format!("{:+.1}%", 100.0 * self.error()),
@@ -112,7 +116,7 @@ impl PlanReport {
     ) -> Result<Self, GateError> {
         if !points
             .iter()
-            .any(|point| point.tail_bytes > 0.0 && point.moved_bytes > 0.0)
+            .any(|point| point.tail_bytes > 0.0 && point.moved_bytes + point.host_bytes > 0.0)
         {
             return Err(GateError::NotEngaged);
         }
@@ -166,6 +170,7 @@ impl PlanReport {
             window_cells: 128,
             tail_bytes,
             moved_bytes: tail_bytes,
+            host_bytes: 0.0,
             predicted_ms,
             measured_ms,
         };

@@ -22,7 +22,7 @@ struct rkv_rates {
     double   to_host_pinned;
     double   to_host_pageable;
     double   link_latency_s;     // of one copy, seconds
-    double   host_read;          // plain reads of host memory, all threads
+    double   host_read;          // plain reads of host memory, all threads: what the link and the host's attention read together; 0: no limit
     double   host_kernel[GGML_TYPE_COUNT]; // attention of few queries over K and V of this type in host memory
     double   device_memory;      // the device's own, as matrices are read for one token
     double   device_attention;   // attention of one token over K and V there; 0: as device_memory
@@ -111,7 +111,7 @@ LLAMA_API struct rkv_plan_result rkv_plan_make(const struct rkv_rates * rates, c
 struct rkv_engine_rates {
     double link_bytes_s;
     double link_latency_s;
-    double host_bytes_s; // of the host's attention kernel; 0: unknown, so that nothing is left to it
+    double host_bytes_s; // of the host's attention kernel while the link works too; 0: unknown, so that nothing is left to it
 };
 
 struct rkv_engine_choice {

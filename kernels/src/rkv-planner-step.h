@@ -23,6 +23,7 @@ struct step_layer {
 
 struct step_model {
     double   link_bytes_s = 0; // 0: without end
+    double   memory_bytes_s = 0; // of the host's memory, which link and host read together; 0: without end
     double   latency_s    = 0;
     uint32_t slots        = 1;
     double   node_s       = 0; // what a layer computes beside its attention

@@ -137,6 +137,7 @@ private:
     rkv::step_model step_of(uint64_t depth) const {
         rkv::step_model step;
         step.link_bytes_s = rates.to_device_pinned;
+        step.memory_bytes_s = rates.host_read;
         step.latency_s    = rates.link_latency_s;
         step.slots        = std::max(1u, res.ring_depth);
         step.node_s       = model.n_layer ? (rates.device_launch_s*model.n_node + device_s(double(model.step_weight_bytes)))/model.n_layer : 0;
@@ -230,7 +231,7 @@ struct rkv_engine_choice rkv_planner_engine(const struct rkv_engine_rates * rate
     // The host waits for the queries and the device for the partials, in each node.
     const double begun = compute_s + 2*n_node*rates->link_latency_s;
     const double read  = double(tail_bytes)/rates->host_bytes_s;
-    const double share = std::clamp((copied - begun)/(copied + read), 0.0, 1.0);
+    const double share = rkv::best_host_share(double(tail_bytes), begun, rates->link_bytes_s, rates->host_bytes_s);
 
     const rkv_engine_choice host   = { RKV_PLAN_HOST, 1, begun + read };
     const rkv_engine_choice hybrid = { RKV_PLAN_HYBRID, share, share > 0 ? begun + share*read : stream.step_s };

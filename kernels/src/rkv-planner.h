@@ -2,6 +2,7 @@
 
 // How much of a cache fits, by arithmetic alone: what a context does when it is made, and what a plan says before.
 
+#include <algorithm>
 #include <cstdint>
 
 namespace rkv {
@@ -21,5 +22,15 @@ struct window_need {
 
 // Cells of the window: all of them, or whole tiles.
 uint32_t fit_window(const window_need & need);
+
+// The host's share of a tail of so many bytes, where a step computes for `compute_s` seconds besides, and link and host work at these rates
+// (bytes per second): both then end together.
+inline double best_host_share(double tail_bytes, double compute_s, double link_bytes_s, double host_bytes_s) {
+    if (tail_bytes <= 0 || host_bytes_s <= 0) {
+        return 0;
+    }
+    const double by_host = (tail_bytes - link_bytes_s*compute_s)/(1 + link_bytes_s/host_bytes_s);
+    return std::clamp(by_host/tail_bytes, 0.0, 1.0);
+}
 
 } // namespace rkv

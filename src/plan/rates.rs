@@ -20,7 +20,8 @@ pub struct Rates {
     pub to_host_pageable_bytes_per_s: f64,
     /// Latency of a copy, in seconds.
     pub link_latency_s: f64,
-    /// Plain reads of host memory by all threads.
+    /// Plain reads of host memory by all threads: what the link and the host's attention can read together. 0: no limit, as where both
+    /// are reckoned apart.
     pub host_read_bytes_per_s: f64,
     /// The host's attention over K and V of a type, in bytes of them per second.
     pub host_kernel_bytes_per_s: Vec<(KvType, f64)>,

@@ -14,7 +14,7 @@ fn card() -> Rates {
         to_host_pinned_bytes_per_s: 25e9,
         to_host_pageable_bytes_per_s: 12e9,
         link_latency_s: 10e-6,
-        host_read_bytes_per_s: 50e9,
+        host_read_bytes_per_s: 100e9,
         host_kernel_bytes_per_s: vec![(KvType::F16, 40e9), (KvType::Q8_0, 36e9)],
         device_memory_bytes_per_s: 800e9,
         device_attention_bytes_per_s: 0.0,
@@ -79,6 +79,26 @@ fn a_tail_takes_what_the_theory_says() {
         (compute + tail / 40e9) / (1.0 + 25.0 / 40.0),
     );
     assert_eq!(plan.best, PlanEngine::Hybrid);
+}
+
+#[test]
+fn link_and_host_together_read_no_more_than_the_memory_gives() {
+    let request = PlanRequest::new(131_072).window_cells(16_384);
+    let at = |host_read_bytes_per_s| {
+        let rates = Rates {
+            host_read_bytes_per_s,
+            ..card()
+        };
+        planned(&rates, &request)
+    };
+    let (wide, narrow, less) = (at(100e9), at(45e9), at(20e9));
+    assert!(step(&narrow, PlanEngine::Hybrid) > 1.2 * step(&wide, PlanEngine::Hybrid));
+    assert!(step(&narrow, PlanEngine::Hybrid) >= narrow.step_tail_bytes as f64 / 45e9);
+    for engine in [PlanEngine::Stream, PlanEngine::Host] {
+        assert_eq!(step(&narrow, engine), step(&wide, engine), "{engine}");
+    }
+    // A link that could take more than the memory gives does not.
+    assert!(step(&less, PlanEngine::Stream) >= less.step_tail_bytes as f64 / 20e9 * 0.999);
 }
 
 #[test]

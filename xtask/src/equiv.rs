@@ -28,6 +28,9 @@ const TAILS: &[&str] = &["run", "gates/specs/cliff.toml"];
 /// Both levers on a budget of device memory.
 const BUDGET: &[&str] = &["run", "gates/specs/budget.toml"];
 
+/// Predicted against measured steps, engine by engine.
+const PLANS: &[&str] = &["run", "gates/specs/plan.toml"];
+
 /// Architectures that are made in memory: every way to keep K and V.
 const TINY: &[&str] = &[
     "logit-equiv",
@@ -75,6 +78,8 @@ const SHORT_TAILS: &[&str] = &[
     "--copy-cells",
     "256",
 ];
+
+const SHORT_PLANS: &[&str] = &["--ctx", "1280", "--points", "2", "--engines", "stream"];
 
 /// A ring of one slot cannot run ahead.
 const NO_RING: &[&str] = &["--ring-depth", "1"];
@@ -136,6 +141,14 @@ pub fn tails(place: &Place) -> Result<Counts> {
 pub fn budget(place: &Place) -> Result<Counts> {
     gate(place)?.run(BUDGET, None)?;
     Ok(Counts::ONE)
+}
+
+/// Plans predict what steps take, and those from rates of half the speed do not.
+pub fn plans(place: &Place) -> Result<Counts> {
+    let gate = gate(place)?;
+    gate.run(PLANS, None)?;
+    gate.run(&[PLANS, SHORT_PLANS].concat(), Some("halved"))?;
+    Ok(Counts::new(2, 0, 0))
 }
 
 /// The logit gate passes on a quantised cache, and on architectures that are made in memory.

@@ -222,6 +222,11 @@ pub fn budget(place: &Place) -> Result<Outcome> {
     counted(equiv::budget(place))
 }
 
+/// What plans predict is what steps take.
+pub fn plans(place: &Place) -> Result<Outcome> {
+    counted(equiv::plans(place))
+}
+
 /// A gate's page is right in a browser, and a spoiled one is noticed.
 pub fn page_in_browser(place: &Place) -> Result<Outcome> {
     screenshot::run(place)

@@ -9,7 +9,7 @@ use crate::steps::{
     benches, budget, clippy, collect_binaries, cuda_kernels, dependents, documentation, format,
     fresh_clone, freshness, kernel_warnings, kinds_of_cache, logit_equivalence,
     logit_equivalence_faults, long_texts, model_fetch, moved_keys, moved_positions, native_build,
-    needles, needles_all, page_in_browser, patches_check, perplexity, program_options,
+    needles, needles_all, page_in_browser, patches_check, perplexity, plans, program_options,
     run_equality, server_on_device, server_smoke, stock_build, tails, tests, tooling_tests, tools,
     upstream_tests, upstream_tests_all, upstream_tree, valgrind, valgrind_all,
 };
@@ -68,6 +68,7 @@ const GATES: &[Step] = &[
     step("moved keys", &["model"], moved_keys),
     step("needles", &["model"], needles),
     step("budget", &["model"], budget),
+    step("plans", &["model"], plans),
     step("report in a browser", &["model"], page_in_browser),
 ];
 

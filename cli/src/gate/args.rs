@@ -225,14 +225,14 @@ pub struct PlanGateArgs {
     pub points: u32,
 
     /// Tokens decoded at each point; the first two do not count
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub decoded: u32,
 
     /// Engines that are tried, with commas between them
     #[arg(
         long,
         value_name = "LIST",
-        default_value = "stream",
+        default_value = "stream,host,hybrid",
         value_delimiter = ','
     )]
     pub engines: Vec<PlanEngineArg>,
@@ -258,6 +258,10 @@ pub struct PlanGateArgs {
 pub enum PlanEngineArg {
     /// The tail comes to the device
     Stream,
+    /// The host attends to the tail
+    Host,
+    /// Both, split so that they end together
+    Hybrid,
 }
 
 /// The fault of `gate plan`.

@@ -77,6 +77,8 @@ impl PlanEngineArg {
     fn meant(self) -> PlanEngine {
         match self {
             Self::Stream => PlanEngine::Stream,
+            Self::Host => PlanEngine::Host,
+            Self::Hybrid => PlanEngine::Hybrid,
         }
     }
 }

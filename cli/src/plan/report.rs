@@ -41,6 +41,9 @@ impl Report<'_> {
             lines.push(String::new());
             lines.push(self.advice());
         }
+        if self.tail_types.is_some_and(|tail| tail != self.types) && self.plan.tail_bytes > 0 {
+            lines.push("note: a tail of another type changes what the model says; `rolling-kv gate logit-equiv` tells by how much".into());
+        }
         lines.extend(self.shape.notes.iter().map(|note| format!("note: {note}")));
         lines.join("\n")
     }
@@ -55,6 +58,10 @@ impl Report<'_> {
                 self.shape.sliding_window
             ),
         };
+        let read = match self.rates.host_read_bytes_per_s {
+            0.0 => String::new(),
+            rate => format!(" at {:.1} GB/s", rate / 1e9),
+        };
         let kernel = self
             .kernel_rate()
             .map_or("unknown".into(), |rate| format!("{:.1} GB/s", rate / 1e9));
@@ -66,14 +73,13 @@ impl Report<'_> {
                 self.shape.weight_bytes as f64 / GIB
             ),
             format!(
-                "{}: device {:.1} GiB free at {:.0} GB/s; link {:.1} GB/s, {:.1} us; host {:.1} GiB free at {:.1} GB/s, its attention {kernel}",
+                "{}: device {:.1} GiB free at {:.0} GB/s; link {:.1} GB/s, {:.1} us; host {:.1} GiB free{read}, its attention {kernel}",
                 self.machine,
                 self.rates.device_bytes as f64 / GIB,
                 self.rates.device_memory_bytes_per_s / 1e9,
                 self.rates.to_device_pinned_bytes_per_s / 1e9,
                 self.rates.link_latency_s * 1e6,
-                self.rates.host_bytes as f64 / GIB,
-                self.rates.host_read_bytes_per_s / 1e9
+                self.rates.host_bytes as f64 / GIB
             ),
         ]
     }
@@ -345,5 +351,60 @@ impl Report<'_> {
             "server": self.server_line(),
             "notes": self.shape.notes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+    use rolling_kv::{PlanRequest, plan};
+
+    #[test]
+    fn the_command_line_that_is_printed_is_one() {
+        let rates = Rates {
+            to_device_pinned_bytes_per_s: 10e9,
+            device_memory_bytes_per_s: 500e9,
+            host_kernel_bytes_per_s: vec![(KvType::Q8_0, 40e9)],
+            device_bytes: 20 << 30,
+            host_bytes: 60 << 30,
+            ..Rates::default()
+        };
+        let shape = ModelShape::uniform("a model", 48, 40, 8, 128, 9 << 30);
+        let tail_types = Some((KvType::Q8_0, KvType::Q8_0));
+        let request = PlanRequest::new(131_072)
+            .tile_cells(64)
+            .tail_types(KvType::Q8_0, KvType::Q8_0);
+        let plan = plan(&rates, &shape, &request).unwrap();
+        let report = Report {
+            model: "model.gguf".into(),
+            machine: "a machine".into(),
+            shape: &shape,
+            rates: &rates,
+            plan: &plan,
+            depth: 131_072,
+            streams: 2,
+            types: (KvType::F16, KvType::F16),
+            tail_types,
+            tile_cells: 64,
+        };
+        let line = report.run_line();
+        for word in [
+            "--window-cells ",
+            "--tile-cells 64",
+            "--tail-engine h",
+            "--tail-type-k q8_0",
+        ] {
+            assert!(line.contains(word), "no {word:?} in: {line}");
+        }
+        let words = line.split(' ').chain(["-p", "Once"]);
+        Cli::command().try_get_matches_from(words).unwrap();
+        assert!(report.text().contains("changes what the model says"));
+        assert!(
+            report
+                .server_line()
+                .contains(" -c 262144 -np 2 --kv-window-cells ")
+        );
     }
 }
