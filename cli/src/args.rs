@@ -171,7 +171,8 @@ Examples:
   rolling-kv gate logit-equiv -m tiny:gemma2 --ctx 512 --window-cells 128 --tile-cells 32
   rolling-kv gate niah -m smollm2 --lengths 512,2048 --depths 0,50,border --html report.html
   rolling-kv gate shift -m smollm2 --plot shift.svg
-  rolling-kv gate cliff -m smollm2 --device sim:link=6.4GB/s --plot cliff.svg";
+  rolling-kv gate cliff -m smollm2 --device sim:link=6.4GB/s --plot cliff.svg
+  rolling-kv gate engines -m smollm2 --links 1.6GB/s,25GB/s --plot engines.svg";
 
 const FETCH_ABOUT: &str = "\
 Get a small real model into your cache folder.

@@ -1,5 +1,7 @@
 //! The option `--device`: a device that is not there, or one that is.
 
+use std::fmt;
+
 use rolling_kv::{Backend, BackendError, Device, DeviceKind};
 
 /// Starts the backends, and adds the simulated device when one was asked for.
@@ -109,6 +111,11 @@ impl SimSpec {
         rate(self.value_of("link").unwrap_or(DEFAULT_LINK))
     }
 
+    /// Whether it has a value of its own for a key.
+    pub fn says(&self, key: &str) -> bool {
+        self.value_of(key).is_some()
+    }
+
     /// Latency of the link, in seconds; `None` when it cannot be read.
     pub fn latency_s(&self) -> Option<f64> {
         let latency = self.value_of("latency").unwrap_or(DEFAULT_LATENCY);
@@ -138,15 +145,62 @@ impl SimSpec {
     }
 }
 
+/// Units of a bandwidth.
+const RATES: [(&str, f64); 4] = [
+    ("GB/s", 1e9),
+    ("MB/s", 1e6),
+    ("GiB/s", (1u64 << 30) as f64),
+    ("MiB/s", (1u64 << 20) as f64),
+];
+
+/// A bandwidth, as it was given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rate {
+    text: String,
+    bytes_per_s: f64,
+}
+
+impl Rate {
+    /// The least that a simulated device takes, in bytes per second.
+    const LEAST: f64 = 1e6;
+
+    /// Reads a number and a unit, such as `6.4GB/s`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match scaled(text, &RATES) {
+            Some(bytes_per_s) if bytes_per_s.is_finite() && bytes_per_s >= Self::LEAST => {
+                Ok(Self {
+                    text: text.to_owned(),
+                    bytes_per_s,
+                })
+            }
+            _ => Err(format!(
+                "{text:?} is no bandwidth of at least 1MB/s; give one such as 6.4GB/s"
+            )),
+        }
+    }
+
+    pub fn bytes_per_s(&self) -> f64 {
+        self.bytes_per_s
+    }
+
+    /// A share of it, as a device takes it.
+    pub fn of(&self, share: f64) -> String {
+        if share == 1.0 {
+            return self.text.clone();
+        }
+        format!("{}MB/s", self.bytes_per_s * share / 1e6)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// Bytes per second.
 fn rate(text: &str) -> Option<f64> {
-    let units = [
-        ("GB/s", 1e9),
-        ("MB/s", 1e6),
-        ("GiB/s", f64::from(1 << 30)),
-        ("MiB/s", f64::from(1 << 20)),
-    ];
-    scaled(text, &units)
+    scaled(text, &RATES)
 }
 
 /// A number with one of these units behind it.
@@ -205,6 +259,28 @@ mod tests {
             (host(""), host("hostbw=500MB/s"), host("hostbw=x")),
             (Some(2e10), Some(5e8), None)
         );
+    }
+
+    #[test]
+    fn a_rate_is_kept_as_it_was_given_and_what_is_none_is_refused() {
+        let rate = Rate::parse("6.4GB/s").unwrap();
+        assert_eq!(
+            (rate.to_string().as_str(), rate.bytes_per_s()),
+            ("6.4GB/s", 6.4e9)
+        );
+        assert_eq!(
+            (rate.of(1.0), rate.of(0.5)),
+            ("6.4GB/s".into(), "3200MB/s".into())
+        );
+        for wrong in ["", "6.4", "fast", "0GB/s", "-1GB/s", "infGB/s", "NaNGB/s"] {
+            assert!(Rate::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_device_says_itself_is_known() {
+        let device = SimSpec("mem=1GiB,link=2GB/s".into());
+        assert!(device.says("link") && !device.says("hostbw") && !device.for_timing().says("lin"));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 mod args;
 mod budget;
 mod cliff;
+mod engines;
+mod engines_apart;
 mod error;
 pub(crate) mod harness;
 mod logit_equiv;
@@ -26,6 +28,7 @@ pub fn gate(args: &GateArgs, asked: &Asked) -> Result<u8, GateCommandError> {
     match &args.gate {
         Gate::LogitEquiv(options) => logit_equiv::run(options, asked),
         Gate::Cliff(options) => cliff::run(options, asked),
+        Gate::Engines(options) => engines::run(options, asked),
         Gate::Shift(options) => shift::run(options, asked),
         Gate::Niah(options) => niah::run(options, asked),
         Gate::Budget(options) => budget::run(options, asked),

@@ -102,10 +102,12 @@ fn options(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
     options
 }
 
-/// The options of a command that have a name and a value.
+/// The options of a command that have a name and a value. What one process of ours tells another is hidden from users, and none.
 pub fn with_values(command: &Command) -> impl Iterator<Item = &Arg> {
+    let shown = |arg: &&Arg| !arg.is_hide_set();
     command
         .get_arguments()
+        .filter(shown)
         .filter(|arg| arg.get_long().is_some() && arg.get_action().takes_values())
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A gate and options at which it takes less than a second on a tiny model.
-const GATES: [(&str, &str); 3] = [
+const GATES: [(&str, &str); 4] = [
     (
         "logit-equiv",
         "--ctx 256 --window-cells 128,64 --tile-cells 32 --threads 1",
@@ -24,6 +24,10 @@ const GATES: [(&str, &str); 3] = [
     (
         "cliff",
         "--ctx 512 --points 2 --decoded 4 --copy-cells 128 --device sim:link=2GB/s,threads=1",
+    ),
+    (
+        "engines",
+        "--ctx 512 --tile-cells 32 --copy-cells 32 --links 40MB/s,50MB/s --host-rate 100MB/s --tail-percent 100 --threads 1",
     ),
 ];
 
@@ -204,6 +208,7 @@ fn a_length_over_the_models_context_is_refused_with_both_numbers() {
         ),
         (&["logit-equiv", "--ctx", "1024"], &["1024", "512", "--ctx"]),
         (&["cliff", "--ctx", "1024"], &["1024", "512", "--ctx"]),
+        (&["engines", "--ctx", "1024"], &["1024", "512", "--ctx"]),
     ] {
         let output = run(&[&["gate"], gate, &["-m", "tiny:llama"]].concat());
         could_not_run(&output, words);

@@ -65,6 +65,47 @@ fn every_fault_is_noticed() {
     }
 }
 
+/// Who attends to the tail changes no bit, and who was asked for and did nothing is no pass.
+#[test]
+fn every_engine_has_the_bits_of_the_resident_cache_and_one_that_did_nothing_is_said() {
+    let _turn = alone();
+    let device = ["--device", "sim:mem=256MiB,link=1GB/s"];
+    for engine in ["auto", "stream", "host", "hybrid"] {
+        let engaged = logit_equiv(
+            "tiny:llama",
+            &[&device[..], &["--tail-engine", engine]].concat(),
+        );
+        let table = stdout(&engaged);
+        let text = format!("{engine}: {table}{}", stderr(&engaged));
+        assert_eq!(engaged.status.code(), Some(0), "{text}");
+        assert_eq!(option(&table, "tail-engine"), engine);
+        let note = table
+            .lines()
+            .find(|line| line.contains("note: tail engine"));
+        let note = note.unwrap_or_else(|| panic!("no note: {text}"));
+        assert!(note.contains(engine), "{text}");
+        assert_eq!(
+            note.contains("attended to 0 "),
+            engine == "stream",
+            "{text}"
+        );
+
+        let nobody = logit_equiv("tiny:llama", &["--tail-engine", engine]);
+        let asked = matches!(engine, "host" | "hybrid");
+        assert_eq!(
+            nobody.status.code(),
+            Some(if asked { 2 } else { 0 }),
+            "{engine}"
+        );
+        if asked {
+            let text = stderr(&nobody);
+            for word in [engine, "no tile", "--device", "next: "] {
+                assert!(text.contains(word), "no {word:?} in: {text}");
+            }
+        }
+    }
+}
+
 /// A fault that nobody can see would be a failure of the gate, and its pass would prove nothing.
 #[test]
 fn a_byte_that_lies_in_no_tail_is_not_flipped() {
@@ -130,6 +171,7 @@ fn what_keeps_no_cache_is_refused() {
             &["gate", "niah", "--lengths", "512"],
             &["gate", "shift"],
             &["gate", "cliff", "--ctx", "1024"],
+            &["gate", "engines", "--ctx", "1024"],
             &["profile", "--ctx", "1492"],
         ] {
             let output = run(&[command, &["-m", model]].concat());
@@ -149,6 +191,7 @@ fn an_unknown_name_is_answered_with_all_of_them() {
         &["gate", "niah"],
         &["gate", "shift"],
         &["gate", "cliff"],
+        &["gate", "engines"],
         &["profile"],
     ] {
         let output = run(&[command, &["-m", "tiny:gpt"]].concat());

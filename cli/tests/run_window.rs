@@ -89,6 +89,8 @@ fn a_device_that_brings_tiles_says_what_it_chose_or_was_asked_for_and_changes_no
     assert!(resident.get("staging").is_none(), "{resident}");
     let chosen = json(&model, &[&device[..], &spill].concat());
     let asked = [
+        "--tail-engine",
+        "stream",
         "--schedule",
         "op",
         "--ring-depth",
@@ -111,6 +113,27 @@ fn a_device_that_brings_tiles_says_what_it_chose_or_was_asked_for_and_changes_no
     assert_eq!(asked["staging"]["tiles_early"], 0);
     assert_eq!(asked["staging"]["ring_depth"], 3);
     assert_eq!(asked["staging"]["copy_cells"], 256);
+    assert_eq!(asked["staging"]["host_tiles"], 0);
+}
+
+#[test]
+fn a_host_that_attends_to_the_tail_is_told_of_and_changes_no_token() {
+    let Some(model) = model_for_one_thread() else {
+        return;
+    };
+    let spill = ["--order", "tiled", "--window-cells", "128"];
+    let resident = json(&model, &["--order", "tiled"]);
+    let device = ["--device", "sim:mem=512MiB,link=1GB/s,latency=1us"];
+    for engine in ["host", "hybrid"] {
+        let engine = ["--tail-engine", engine, "--tail-threads", "1"];
+        let found = json(&model, &[&device[..], &spill, &engine].concat());
+        assert_eq!(found["tokens"], resident["tokens"], "{engine:?}");
+        let number = |of: &str, name: &str| found[of][name].as_u64().expect(name);
+        let tiles = number("residency", "tiles_host");
+        assert!(tiles > 0 && tiles == number("staging", "host_tiles"));
+        assert!(number("residency", "host_bytes_read") > number("staging", "host_bytes_up"));
+        assert!(found["staging"]["host_bytes_per_s"].as_f64() > Some(0.0));
+    }
 }
 
 #[test]

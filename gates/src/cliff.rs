@@ -3,10 +3,10 @@
 //! The time is the device's own where it reckons one, so that the ratios are those of the schedules and not of this machine's
 //! moods; else it is the time of day.
 
-use rolling_kv::{Model, RollingKv, Schedule, StateBlob, Token};
+use rolling_kv::{Model, RollingKv, Schedule, StateBlob, TailEngine, Token};
 
 use crate::cliff_report::{CliffPoint, CliffReport, CliffThresholds};
-use crate::decode_time::{self, Decoder};
+use crate::decode_time::{self, Decoder, WARM_UP};
 use crate::error::GateError;
 use crate::store::Store;
 use crate::subject;
@@ -92,6 +92,8 @@ impl Cliff {
             model,
             n_ctx: self.n_ctx,
             copy_cells: self.copy_cells,
+            threads: None,
+            warm_up: WARM_UP,
         };
         let saved = match &mut text.saved {
             Some(saved) => saved,
@@ -102,10 +104,9 @@ impl Cliff {
         let window_cells = self.window(at);
         let measure = |spill: RollingKv| decoder.measure(spill, saved, text.decoded);
         let compute = measure(RollingKv::resident())?;
-        let mut ring = RollingKv::window_cells(window_cells).schedule(Schedule::Ring);
-        let op = RollingKv::window_cells(window_cells)
-            .schedule(Schedule::Op)
-            .ring_depth(OP_DEPTH);
+        let streamed = RollingKv::window_cells(window_cells).tail_engine(TailEngine::Stream);
+        let mut ring = streamed.clone().schedule(Schedule::Ring);
+        let op = streamed.schedule(Schedule::Op).ring_depth(OP_DEPTH);
         if let Some(depth) = self.ring_depth {
             ring = ring.ring_depth(depth);
         }

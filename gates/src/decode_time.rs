@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::error::GateError;
 use crate::noise_text::noise_text;
 
-/// Tokens that do not count: the ring has not run yet.
+/// Tokens that do not count with a fixed way to attend: the ring has not run yet.
 pub const WARM_UP: usize = 2;
 
 /// The built-in text, as many tokens as the context has; the last `decoded` of them are decoded.
@@ -38,26 +38,39 @@ pub struct Decoder<'a> {
     pub n_ctx: u32,
     /// Cells of a copy.
     pub copy_cells: u32,
+    /// CPU threads; `None`: as many as there are.
+    pub threads: Option<u32>,
+    /// Tokens that do not count.
+    pub warm_up: usize,
 }
 
 /// Milliseconds of a step, bytes that it brought, times that it waited.
 pub struct Measured {
+    /// The median.
     pub step_ms: f64,
+    /// The mean, which the median hides if only some steps are slow.
+    pub mean_ms: f64,
     pub bytes: f64,
-    pub stalls: f64,
-    /// Bytes of the tail that the host read for a step.
+    /// Bytes of K and V that the host read.
     pub host_bytes: f64,
+    pub stalls: f64,
     pub staging: Staging,
     /// A digest of every logit, bit by bit.
     pub digest: u64,
     /// K and V in device memory, in bytes.
     pub device_bytes: u64,
+    /// Tiles that the host attended to, those of the warm-up too.
+    pub tiles_host: u64,
 }
 
 impl Decoder<'_> {
     fn context(&self, spill: RollingKv) -> Result<Context<'_>, GateError> {
         let params = ContextParams::new(self.n_ctx)
             .rolling_kv(spill.order(Order::Tiled).copy_cells(self.copy_cells));
+        let params = match self.threads {
+            Some(threads) => params.threads(threads),
+            None => params,
+        };
         Ok(self.model.context(&params)?)
     }
 
@@ -90,7 +103,7 @@ impl Decoder<'_> {
         let mut before = Staging::default();
         let mut staging = context.staging().unwrap_or_default();
         for (at, token) in decoded.iter().enumerate() {
-            if at == WARM_UP {
+            if at == self.warm_up {
                 before = staging;
             }
             let (started, since) = (Instant::now(), staging.device_ns);
@@ -100,20 +113,23 @@ impl Decoder<'_> {
             digest.floats(logits.values());
             staging = context.staging().unwrap_or_default();
             let device_ms = (staging.device_ns - since) as f64 / 1e6;
-            if at >= WARM_UP {
+            if at >= self.warm_up {
                 times.push(if device_ms > 0.0 { device_ms } else { wall_ms });
             }
         }
         let steps = (staging.steps - before.steps).max(1) as f64;
+        let residency = context.residency();
         Ok(Measured {
             step_ms: median(&mut times),
+            mean_ms: times.iter().sum::<f64>() / times.len() as f64,
             bytes: (staging.bytes - before.bytes) as f64 / steps,
             stalls: (staging.stalls - before.stalls) as f64 / steps,
             host_bytes: (staging.host_bytes - before.host_bytes) as f64
-                / (decoded.len() - WARM_UP) as f64,
+                / (decoded.len() - self.warm_up) as f64,
             staging,
             digest: digest.value(),
-            device_bytes: context.residency().device_bytes(),
+            device_bytes: residency.device_bytes(),
+            tiles_host: residency.totals().tiles_host,
         })
     }
 }

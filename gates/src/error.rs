@@ -67,6 +67,14 @@ pub enum GateError {
         "the spilled run read no tile from a tail, so it proves nothing; this is an error of the build"
     )]
     NotEngaged,
+    /// The host was to attend to the tail and never did.
+    #[error(
+        "tail engine {engine} was asked for, and the host attended to no tile, so nothing is proved of it\n  next: give a device that computes with memory of its own, such as --device sim, or leave out --tail-engine"
+    )]
+    EngineIdle {
+        /// What was asked for.
+        engine: &'static str,
+    },
     /// The byte to flip lies in no tail.
     #[error(
         "the last cell of the prompt lies in no tail, so no byte of a tail was changed: give a smaller window"
@@ -131,6 +139,16 @@ pub enum GateError {
     InUse {
         /// The folder.
         folder: std::path::PathBuf,
+    },
+    /// A part that runs in a process of its own did not.
+    #[error(
+        "the part of {what} could not be measured: {why}\n  next: ask for {what} alone and see"
+    )]
+    Apart {
+        /// The part.
+        what: String,
+        /// Why.
+        why: String,
     },
     /// The picture cannot be drawn.
     #[error("the picture could not be drawn: {0}")]

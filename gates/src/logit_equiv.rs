@@ -1,9 +1,10 @@
 use rolling_kv::{
     AddSpecial, Batch, ContextParams, Fault, KvType, Model, Order, Output, ParseSpecial, Part,
-    Residency, RollingKv, Row, Token,
+    Residency, RollingKv, Row, TailEngine, Token,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::engaged;
 use crate::error::GateError;
 use crate::logit_equiv_report::{LogitEquivReport, LogitEquivThresholds, OfF16, SpilledRun};
 use crate::metrics::{Comparison, surprise};
@@ -33,6 +34,8 @@ pub struct LogitEquiv {
     pub windows: Vec<u32>,
     /// Cells of a tile; `None` for the default.
     pub tile_cells: Option<u32>,
+    /// Who attends to the tail in steps of few tokens.
+    pub engine: TailEngine,
     /// How K and V are stored.
     pub kv_type: KvType,
     /// CPU threads.
@@ -78,6 +81,7 @@ struct Lay {
     window_cells: u32,
     residency: String,
     tiles_tail: u64,
+    tiles_host: u64,
 }
 
 impl From<Residency> for Lay {
@@ -87,6 +91,7 @@ impl From<Residency> for Lay {
             window_cells: windows.min().unwrap_or(0),
             residency: residency.to_string(),
             tiles_tail: residency.totals().tiles_tail,
+            tiles_host: residency.totals().tiles_host,
         }
     }
 }
@@ -127,13 +132,11 @@ impl LogitEquiv {
         };
         let mut spilled = Vec::new();
         for &cells in &self.windows {
-            let spill = RollingKv::window_cells(cells);
+            let spill = RollingKv::window_cells(cells).tail_engine(self.engine);
             let mut run = self.tiled("spilled", format!("window-{cells}"), spill);
             run.inject = self.inject;
             let (logits, lay) = logits(run)?;
-            if lay.tiles_tail == 0 {
-                return Err(GateError::NotEngaged);
-            }
+            engaged::check(self.engine, lay.tiles_tail, lay.tiles_host)?;
             spilled.push(SpilledRun {
                 window_cells: lay.window_cells,
                 vs_stock: Comparison::new(&stock, &logits, n_vocab),
@@ -143,6 +146,7 @@ impl LogitEquiv {
                     .map(|f16| Comparison::new(f16, &logits, n_vocab)),
                 residency: lay.residency,
                 tiles_tail: lay.tiles_tail,
+                tiles_host: lay.tiles_host,
             });
         }
         let positions = outputs(tokens.len());
@@ -155,6 +159,7 @@ impl LogitEquiv {
             decoded_tokens: DECODED,
             surprise_nats: surprise(&stock, n_vocab, &next),
             guess_nats: (n_vocab as f64).ln(),
+            engine: self.engine.name(),
             stock_vs_stock: Comparison::new(&stock, &noise, n_vocab),
             resident_vs_stock: Comparison::new(&stock, &resident, n_vocab),
             of_f16: f16.as_ref().map(|f16| OfF16 {

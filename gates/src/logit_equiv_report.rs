@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engaged;
 use crate::metrics::Comparison;
 use crate::spec::Thresholds;
 use crate::threshold::{Check, Judged, Threshold, number};
@@ -45,6 +46,8 @@ pub struct LogitEquivReport {
     pub resident_vs_stock: Comparison,
     /// With a quantised cache: both against llama.cpp's own attention over a cache of f16.
     pub of_f16: Option<OfF16>,
+    /// Who was to attend to the tail in steps of few tokens.
+    pub engine: &'static str,
     /// The spilled runs.
     pub spilled: Vec<SpilledRun>,
     /// The positions that are compared.
@@ -78,6 +81,8 @@ pub struct SpilledRun {
     pub residency: String,
     /// Tiles read from a tail.
     pub tiles_tail: u64,
+    /// Of them, those that the host attended to for a device.
+    pub tiles_host: u64,
 }
 
 impl LogitEquivReport {
@@ -158,6 +163,9 @@ impl LogitEquivReport {
                 number(self.guess_nats)
             ));
         }
+        let tiles = |of: fn(&SpilledRun) -> u64| self.spilled.iter().map(of).sum();
+        let (tail, host) = (tiles(|run| run.tiles_tail), tiles(|run| run.tiles_host));
+        notes.extend(engaged::note(self.engine, tail, host));
         self.judged = Judged::new(checks, notes);
         self
     }
@@ -191,6 +199,7 @@ impl LogitEquivReport {
             decoded_tokens: 1,
             surprise_nats: 0.3,
             guess_nats: 2f64.ln(),
+            engine: "auto",
             stock_vs_stock: Comparison::new(&stock, &rows(noise), 2),
             resident_vs_stock: Comparison::new(&stock, &resident, 2),
             of_f16: None,
@@ -201,6 +210,7 @@ impl LogitEquivReport {
                 vs_f16: None,
                 residency: "half of it".into(),
                 tiles_tail: 1,
+                tiles_host: 0,
             }],
             positions: vec![0, 1, 2],
         }

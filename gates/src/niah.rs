@@ -1,8 +1,11 @@
 //! Needles in a haystack, with the cache resident and spilled: both must say the same, word by word and bit by bit.
 
-use rolling_kv::{AddSpecial, ContextParams, Fault, Model, Order, ParseSpecial, RollingKv, Token};
+use rolling_kv::{
+    AddSpecial, ContextParams, Fault, Model, Order, ParseSpecial, RollingKv, TailEngine, Token,
+};
 use serde::{Deserialize, Serialize};
 
+use crate::engaged;
 use crate::error::GateError;
 use crate::logit_equiv::Inject;
 use crate::metrics::log_prob;
@@ -64,6 +67,8 @@ pub struct Niah {
     pub spots: Vec<Spot>,
     /// Cells of each layer in the window, in percent of the context.
     pub window_percent: u32,
+    /// Who attends to the tail in steps of few tokens.
+    pub engine: TailEngine,
     /// CPU threads.
     pub threads: u32,
     /// Seed of the questions.
@@ -90,6 +95,8 @@ pub struct Said {
     pub digest: u64,
     /// Tiles read from a tail.
     pub tiles_tail: u64,
+    /// Of them, those that the host attended to for a device.
+    pub tiles_host: u64,
 }
 
 impl Said {
@@ -131,6 +138,7 @@ impl Said {
             log_probs: vec![-0.5],
             digest,
             tiles_tail: 1,
+            tiles_host: 0,
         }
     }
 }
@@ -271,7 +279,8 @@ impl Niah {
             .into_iter()
             .zip(answers)
             .map(|(question, (resident, spilled))| question.asked(resident, spilled));
-        Ok(NiahReport::judge(asked.collect(), &self.thresholds))
+        let engine = self.engine.name();
+        Ok(NiahReport::judge(engine, asked.collect(), &self.thresholds))
     }
 
     /// Every question. What cannot be asked is refused before the first one is.
@@ -338,11 +347,12 @@ impl Niah {
 
     fn ask(&self, model: &Model, question: &Question, spilled: bool) -> Result<Said, GateError> {
         let resident = (RollingKv::resident(), None);
-        let window = (RollingKv::window_cells(question.window_cells), self.inject);
+        let window = RollingKv::window_cells(question.window_cells).tail_engine(self.engine);
+        let window = (window, self.inject);
         let (spill, inject) = if spilled { window } else { resident };
         let said = self.say(model, question, spill, inject)?;
-        if spilled && said.tiles_tail == 0 {
-            return Err(GateError::NotEngaged);
+        if spilled {
+            engaged::check(self.engine, said.tiles_tail, said.tiles_host)?;
         }
         Ok(said)
     }
@@ -384,12 +394,14 @@ impl Niah {
         reader.back_to(prompt.len() as i32, after_prompt)?;
         let answer = reader.generate(model, answer_tokens(sample.task) as usize)?;
         let digest = reader.digest();
+        let totals = context.residency().totals();
         Ok(Said {
             score: sample.score(&answer),
             answer,
             log_probs,
             digest,
-            tiles_tail: context.residency().totals().tiles_tail,
+            tiles_tail: totals.tiles_tail,
+            tiles_host: totals.tiles_host,
         })
     }
 }

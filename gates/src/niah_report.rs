@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engaged;
 use crate::error::GateError;
 use crate::html::{Cell, Page, traffic_light};
-use crate::niah::Asked;
+use crate::niah::{Asked, Said};
 use crate::settings::Settings;
 use crate::spec::Thresholds;
 use crate::threshold::{Check, Judged, Threshold};
@@ -30,6 +31,8 @@ pub struct NiahReport {
     /// Pass or fail, and why.
     #[serde(skip)]
     pub judged: Judged,
+    /// Who was to attend to the tail in steps of few tokens.
+    pub engine: &'static str,
     /// Mean score of each task, resident and spilled, in the order of the tasks.
     pub scores: Vec<TaskScore>,
     /// Every question and what both runs said.
@@ -79,7 +82,11 @@ pub(crate) fn able(scores: &[(&str, f64)], thresholds: &NiahThresholds) -> Resul
 
 impl NiahReport {
     /// Judges what was asked. The score is reported; what is judged is whether both runs are equal.
-    pub(crate) fn judge(asked: Vec<Asked>, thresholds: &NiahThresholds) -> Self {
+    pub(crate) fn judge(
+        engine: &'static str,
+        asked: Vec<Asked>,
+        thresholds: &NiahThresholds,
+    ) -> Self {
         let of = |score: fn(&Asked) -> f64| -> Vec<(&str, f64)> {
             let all = asked.iter().map(|one| (one.task.as_str(), score(one)));
             all.collect()
@@ -126,8 +133,12 @@ impl NiahReport {
                 score.resident, score.task
             )
         });
+        let tiles = |of: fn(&Said) -> u64| asked.iter().map(|one| of(&one.spilled)).sum();
+        let (tail, host) = (tiles(|said| said.tiles_tail), tiles(|said| said.tiles_host));
+        let notes = notes.chain(engaged::note(engine, tail, host));
         Self {
             judged: Judged::new(checks, notes.collect()),
+            engine,
             scores,
             asked,
         }
@@ -229,7 +240,6 @@ fn shown(asked: &Asked) -> Cell {
 mod tests {
     use super::*;
     use crate::html::assert_self_contained;
-    use crate::niah::Said;
     use crate::verdict::Verdict;
 
     fn said(score: f64, digest: u64) -> Said {
@@ -257,14 +267,14 @@ mod tests {
     #[test]
     fn equal_runs_pass_and_one_other_bit_fails() {
         let both = vec![asked("a", 1.0, [7, 7]), asked("b", 0.0, [7, 7])];
-        let report = NiahReport::judge(both, &thresholds());
+        let report = NiahReport::judge("auto", both, &thresholds());
         assert_eq!(report.judged.verdict, Verdict::Pass);
         assert!(report.judged.notes[0].contains("scores 0.00 at b"));
         let passed = page(&report);
         assert_self_contained(&passed);
         assert!(passed.contains("PASS") && passed.contains("1.00 / 1.00 ="));
 
-        let report = NiahReport::judge(vec![asked("a", 1.0, [7, 8])], &thresholds());
+        let report = NiahReport::judge("auto", vec![asked("a", 1.0, [7, 8])], &thresholds());
         assert_eq!(report.judged.verdict, Verdict::Fail);
         assert!(report.judged.lines()[1].contains("first at a 512 50%: 1 <= 0"));
         assert!(page(&report).contains("FAIL"));
@@ -286,7 +296,7 @@ mod tests {
         thresholds.resident_score.value = 0.1;
         assert!(able(&[("a", 0.25)], &thresholds).is_ok());
         thresholds.other_answers.value = 1.0;
-        let report = NiahReport::judge(vec![asked("a", 1.0, [7, 8])], &thresholds);
+        let report = NiahReport::judge("auto", vec![asked("a", 1.0, [7, 8])], &thresholds);
         assert_eq!(report.judged.verdict, Verdict::Pass);
         thresholds.resident_score.value = 1.1;
         assert!(able(&[("a", 1.0)], &thresholds).is_err());

@@ -84,6 +84,8 @@ impl PlanCheck {
                 model,
                 n_ctx: self.n_ctx,
                 copy_cells: 0,
+                threads: None,
+                warm_up: decode_time::WARM_UP,
             },
             prompt,
             decoded,

@@ -15,7 +15,15 @@ use crate::threshold::Threshold;
 const VERSION: i64 = 1;
 
 /// The gates that a spec may name.
-pub const GATES: &[&str] = &["logit-equiv", "niah", "cliff", "shift", "budget", "plan"];
+pub const GATES: &[&str] = &[
+    "logit-equiv",
+    "niah",
+    "cliff",
+    "engines",
+    "shift",
+    "budget",
+    "plan",
+];
 
 /// The specs that are compiled in. The one with the name of a gate holds all of its thresholds.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -23,6 +31,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("niah", include_str!("../specs/niah.toml")),
     ("niah-all", include_str!("../specs/niah-all.toml")),
     ("cliff", include_str!("../specs/cliff.toml")),
+    ("engines", include_str!("../specs/engines.toml")),
+    ("engines-all", include_str!("../specs/engines-all.toml")),
     ("shift", include_str!("../specs/shift.toml")),
     ("budget", include_str!("../specs/budget.toml")),
     ("plan", include_str!("../specs/plan.toml")),

@@ -25,6 +25,10 @@ const ALL_NEEDLES: &[&str] = &["run", "gates/specs/niah-all.toml"];
 /// Time of a step over the length of the tail.
 const TAILS: &[&str] = &["run", "gates/specs/cliff.toml"];
 
+/// Time of a step by who attends to the tail, and the same with twice the text.
+const ENGINES: &[&str] = &["run", "gates/specs/engines.toml"];
+const ALL_ENGINES: &[&str] = &["run", "gates/specs/engines-all.toml"];
+
 /// Both levers on a budget of device memory.
 const BUDGET: &[&str] = &["run", "gates/specs/budget.toml"];
 
@@ -81,6 +85,19 @@ const SHORT_TAILS: &[&str] = &[
 
 const SHORT_PLANS: &[&str] = &["--ctx", "1280", "--points", "2", "--engines", "stream"];
 
+/// A tail of which the host has a part, behind one link.
+const ONE_TAIL: &[&str] = &[
+    "--ctx",
+    "1024",
+    "--links",
+    "1.6GB/s",
+    "--tail-percent",
+    "100",
+];
+
+/// What must turn the gate of the engines red.
+const ENGINE_FAULTS: [&str; 3] = ["host-early", "host-unwaited", "half-rates"];
+
 /// A ring of one slot cannot run ahead.
 const NO_RING: &[&str] = &["--ring-depth", "1"];
 
@@ -135,6 +152,22 @@ pub fn tails(place: &Place) -> Result<Counts> {
     let ended = gate.command(&starved, None).shown()?;
     judge(&ended, Some("a ring of one slot"))?;
     Ok(Counts::new(2, 0, 0))
+}
+
+/// Every engine takes what theory says behind every link, and each of its faults is noticed.
+pub fn engines(place: &Place) -> Result<Counts> {
+    let gate = gate(place)?;
+    gate.run(ENGINES, None)?;
+    for fault in ENGINE_FAULTS {
+        gate.run(&[ENGINES, ONE_TAIL].concat(), Some(fault))?;
+    }
+    Ok(Counts::new(1 + ENGINE_FAULTS.len() as u64, 0, 0))
+}
+
+/// The same over twice the text and more tails.
+pub fn all_engines(place: &Place) -> Result<Counts> {
+    gate(place)?.run(ALL_ENGINES, None)?;
+    Ok(Counts::ONE)
 }
 
 /// A budget of device memory is spent as it was reckoned, and layers that see less are told from those that cannot.
@@ -247,7 +280,15 @@ mod tests {
     #[test]
     fn every_spec_that_is_run_is_there() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for words in [LOGITS, KEYS, NEEDLES, ALL_NEEDLES, TAILS] {
+        for words in [
+            LOGITS,
+            KEYS,
+            NEEDLES,
+            ALL_NEEDLES,
+            TAILS,
+            ENGINES,
+            ALL_ENGINES,
+        ] {
             assert!(root.join(words[1]).is_file(), "{words:?}");
         }
     }

@@ -44,8 +44,9 @@ struct Page {
     arms: &'static [Arm],
 }
 
-/// A gate that passed, and one into which a fault was put; their row of five answers is one that a telephone must scroll. Then two with a plot.
-const PAGES: [Page; 4] = [
+/// A gate that passed, and one into which a fault was put; their row of five answers is one that a telephone must scroll. Then three with a
+/// plot, the last of them of two parts.
+const PAGES: [Page; 5] = [
     Page {
         name: "niah-pass",
         gate: NEEDLES,
@@ -93,6 +94,32 @@ const PAGES: [Page; 4] = [
         tiny: Some("tiny:llama"),
         fault: None,
         words: &["Options", "window-cells"],
+        cells: 0,
+        plots: 1,
+        arms: &[],
+    },
+    Page {
+        name: "engines",
+        gate: &[
+            "engines",
+            "--ctx",
+            "512",
+            "--links",
+            "40MB/s,60MB/s",
+            "--host-rate",
+            "100MB/s",
+            "--tail-percent",
+            "100",
+            "--tile-cells",
+            "32",
+            "--copy-cells",
+            "32",
+            "--threads",
+            "1",
+        ],
+        tiny: Some("tiny:llama"),
+        fault: None,
+        words: &["Options", "over bound", "host-rate"],
         cells: 0,
         plots: 1,
         arms: &[],

@@ -212,6 +212,16 @@ pub fn tails(place: &Place) -> Result<Outcome> {
     counted(equiv::tails(place))
 }
 
+/// What a step takes by who attends to the tail.
+pub fn engines(place: &Place) -> Result<Outcome> {
+    counted(equiv::engines(place))
+}
+
+/// The same over twice the text and more tails.
+pub fn engines_all(place: &Place) -> Result<Outcome> {
+    counted(equiv::all_engines(place))
+}
+
 /// Logits on a quantised cache, and on every way to keep K and V.
 pub fn kinds_of_cache(place: &Place) -> Result<Outcome> {
     counted(equiv::kinds(place))

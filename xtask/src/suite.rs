@@ -6,12 +6,13 @@ use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::report::{Outcome, Report};
 use crate::steps::{
-    benches, budget, clippy, collect_binaries, cuda_kernels, dependents, documentation, format,
-    fresh_clone, freshness, kernel_warnings, kinds_of_cache, logit_equivalence,
-    logit_equivalence_faults, long_texts, model_fetch, moved_keys, moved_positions, native_build,
-    needles, needles_all, page_in_browser, patches_check, perplexity, plans, program_options,
-    run_equality, server_on_device, server_smoke, stock_build, tails, tests, tooling_tests, tools,
-    upstream_tests, upstream_tests_all, upstream_tree, valgrind, valgrind_all,
+    benches, budget, clippy, collect_binaries, cuda_kernels, dependents, documentation, engines,
+    engines_all, format, fresh_clone, freshness, kernel_warnings, kinds_of_cache,
+    logit_equivalence, logit_equivalence_faults, long_texts, model_fetch, moved_keys,
+    moved_positions, native_build, needles, needles_all, page_in_browser, patches_check,
+    perplexity, plans, program_options, run_equality, server_on_device, server_smoke, stock_build,
+    tails, tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree,
+    valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -67,6 +68,7 @@ const GATES: &[Step] = &[
     step("kinds of cache", &["model"], kinds_of_cache),
     step("moved keys", &["model"], moved_keys),
     step("needles", &["model"], needles),
+    step("tail engines", &["model"], engines),
     step("budget", &["model"], budget),
     step("plans", &["model"], plans),
     step("report in a browser", &["model"], page_in_browser),
@@ -81,6 +83,7 @@ const HEAVY: &[Step] = &[
     ),
     step("all needles", &["model"], needles_all),
     step("cost of a tail", &["model"], tails),
+    step("all tail engines", &["model"], engines_all),
     step("freshness", &["native build"], freshness),
     step("fresh clone", &[], fresh_clone),
     step("long texts", &["model"], long_texts),

@@ -8,9 +8,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use rolling_kv_gates::ruler::Task;
 use rolling_kv_gates::{Inject, Spec, Spot};
 
+use super::budget::BudgetArgs;
+use super::cliff::CliffArgs;
+use super::engines::EnginesArgs;
 use super::parse as gate_parse;
 use crate::device::SimSpec;
-use crate::run::{CACHE_TYPES, parse};
+use crate::run::{CACHE_TYPES, EngineArg, parse};
 
 /// The options of `rolling-kv gate`.
 #[derive(Args)]
@@ -27,6 +30,9 @@ pub enum Gate {
 
     /// Measure what a tail costs, on a simulated device: decode time over its length, for the ring and for copies that wait
     Cliff(CliffArgs),
+
+    /// Measure what a tail costs by who attends to it, on a simulated device: the device over its link, the host where it lies, or both
+    Engines(EnginesArgs),
 
     /// Measure what moving tokens to other positions costs in precision: keys that were turned, beside keys that were made there
     Shift(ShiftArgs),
@@ -145,56 +151,15 @@ pub struct LogitEquivArgs {
     #[arg(long, value_name = "sim:SPEC", value_parser = SimSpec::parse)]
     pub device: Option<SimSpec>,
 
+    /// Who attends to the tail in steps of few tokens, on a device: the device over its link, the host where it lies, or both
+    ///
+    /// With host and hybrid the gate fails if the host attended to nothing.
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineArg::Auto)]
+    pub tail_engine: EngineArg,
+
     /// Put a fault into the spilled run; the gate must then fail
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<InjectArg>,
-
-    /// Draw what was found into this file, as an SVG picture
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub kept: Kept,
-}
-
-/// The options of `rolling-kv gate cliff`.
-#[derive(Args)]
-pub struct CliffArgs {
-    #[command(flatten)]
-    pub subject: Subject,
-
-    /// The simulated device, such as sim:mem=2GiB,link=6.4GB/s; its link is what matters
-    ///
-    /// Unless it says otherwise, its time is reckoned, with launch=10us and membw=400GB/s: the ratios are then those of the
-    /// schedules, whatever this machine does meanwhile. With time=real the time of day is measured.
-    #[arg(long, value_name = "sim:SPEC", default_value = "sim:link=6.4GB/s", value_parser = SimSpec::parse)]
-    pub device: SimSpec,
-
-    /// Tokens of context; a text fills all but the decoded ones
-    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = parse::tokens)]
-    pub ctx: u32,
-
-    /// Windows that are tried, from every cell to none; the first ones lie closer together
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub points: u32,
-
-    /// Tokens decoded at each point; the first two do not count
-    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
-    pub decoded: u32,
-
-    /// Cells that are brought to the device in one copy, for both schedules
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse::tile)]
-    pub copy_cells: u32,
-
-    /// Slots of the ring
-    ///
-    /// [default: chosen from the free device memory and the measured link]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub ring_depth: Option<u32>,
-
-    /// Seed of the built-in text
-    #[arg(short, long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
 
     /// Draw what was found into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
@@ -352,94 +317,18 @@ pub struct NiahArgs {
     #[arg(long, value_name = "sim:SPEC", value_parser = SimSpec::parse)]
     pub device: Option<SimSpec>,
 
+    /// Who attends to the tail in steps of few tokens, on a device: the device over its link, the host where it lies, or both
+    ///
+    /// With host and hybrid the gate fails if the host attended to nothing.
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineArg::Auto)]
+    pub tail_engine: EngineArg,
+
     /// Put a fault into the spilled runs; the gate must then fail
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<InjectArg>,
 
     #[command(flatten)]
     pub kept: Kept,
-}
-
-/// The options of `rolling-kv gate budget`.
-///
-/// The exact lever places cells. The lossy one makes layers local: they see the first and the newest tokens only, and what a set of
-/// layers loses is measured before it is accepted. With --json, --kv-local-file of llama.cpp's programs and LocalLayers::from_file take
-/// the file.
-#[derive(Args)]
-pub struct BudgetArgs {
-    #[command(flatten)]
-    pub subject: Subject,
-
-    #[command(flatten)]
-    pub kept: Kept,
-
-    /// The simulated device, such as sim:mem=2GiB,link=6.4GB/s; unless it says otherwise its time is reckoned
-    #[arg(long, value_name = "sim:SPEC", default_value = "sim:link=6.4GB/s", value_parser = SimSpec::parse)]
-    pub device: SimSpec,
-
-    /// Tokens of context, for the exact lever; a text fills all but the decoded ones
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse::tokens)]
-    pub ctx: u32,
-
-    /// Device memory for the KV cache
-    ///
-    /// [default: half of what the whole cache takes]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub vram: Option<u64>,
-
-    /// Tokens decoded with each split; the first two do not count
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=1000))]
-    pub decoded: u32,
-
-    /// Cells that are brought to the device in one copy
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse::tile)]
-    pub copy_cells: u32,
-
-    /// Only place cells, and try no local layers
-    #[arg(long)]
-    pub exact_only: bool,
-
-    /// Newest tokens that a local layer sees
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = parse::tokens)]
-    pub local_cells: u32,
-
-    /// Tokens at the beginning that a local layer sees
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(0..=100_000))]
-    pub local_first: u32,
-
-    /// Tokens of a question about local layers, exactly
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse::tokens)]
-    pub length: u32,
-
-    /// RULER's tasks to ask, with commas between them; see `gate niah --help`
-    #[arg(long, value_name = "LIST", default_value = "niah_single_1", value_delimiter = ',', value_parser = gate_parse::task)]
-    pub tasks: Vec<Task>,
-
-    /// Where the needle stands: percent of the text, or window, tail, border, newest
-    #[arg(long, value_name = "LIST", default_value = "0,25,50,75", value_delimiter = ',', value_parser = gate_parse::spot)]
-    pub depths: Vec<Spot>,
-
-    /// Cells of the other layers in the window, in percent of the context, while local layers are tried
-    #[arg(long, value_name = "P", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=95))]
-    pub window_percent: u32,
-
-    /// CPU threads
-    ///
-    /// [default: as many as this process may use]
-    #[arg(short, long, value_name = "N", value_parser = parse::threads)]
-    pub threads: Option<u32>,
-
-    /// Seed of the texts and of the questions
-    #[arg(short, long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
-
-    /// Essay to hide needles in, instead of the built-in one
-    #[arg(long, value_name = "FILE")]
-    pub text: Option<PathBuf>,
-
-    /// Draw what was found into this file, as an SVG picture
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
 }
 
 /// The fault of `gate shift`.

@@ -1,17 +1,69 @@
 //! `rolling-kv gate cliff`.
 
-use rolling_kv::ModelParams;
+use std::path::PathBuf;
+
+use clap::Args;
+use rolling_kv::{ModelParams, TailEngine};
 use rolling_kv_gates::{Cliff, CliffPoint, CliffReport};
 use serde_json::Value;
 
-use super::args::CliffArgs;
+use super::args::{Kept, Subject};
 use super::error::GateCommandError;
 use super::harness::{Found, Harness, metrics, row, with_bars};
+use crate::device::{self, SimSpec};
 use crate::line::Asked;
+use crate::run::parse;
 use crate::source::Source;
-use crate::{device, ui};
+use crate::ui;
 
 const MIB: f64 = 1_048_576.0;
+
+/// The options of `rolling-kv gate cliff`.
+#[derive(Args)]
+pub struct CliffArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+
+    /// The simulated device, such as sim:mem=2GiB,link=6.4GB/s; its link is what matters
+    ///
+    /// Unless it says otherwise, its time is reckoned, with launch=10us and membw=400GB/s: the ratios are then those of the
+    /// schedules, whatever this machine does meanwhile. With time=real the time of day is measured.
+    #[arg(long, value_name = "sim:SPEC", default_value = "sim:link=6.4GB/s", value_parser = SimSpec::parse)]
+    pub device: SimSpec,
+
+    /// Tokens of context; a text fills all but the decoded ones
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = parse::tokens)]
+    pub ctx: u32,
+
+    /// Windows that are tried, from every cell to none; the first ones lie closer together
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub points: u32,
+
+    /// Tokens decoded at each point; the first two do not count
+    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub decoded: u32,
+
+    /// Cells that are brought to the device in one copy, for both schedules
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse::tile)]
+    pub copy_cells: u32,
+
+    /// Slots of the ring
+    ///
+    /// [default: chosen from the free device memory and the measured link]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub ring_depth: Option<u32>,
+
+    /// Seed of the built-in text
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Draw what was found into this file, as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub kept: Kept,
+}
 
 pub fn run(args: &CliffArgs, asked: &Asked) -> Result<u8, GateCommandError> {
     let source = Source::of(&args.subject.model)?;
@@ -44,6 +96,7 @@ pub fn run(args: &CliffArgs, asked: &Asked) -> Result<u8, GateCommandError> {
         n_ctx: gate.n_ctx,
         window_cells: report.points.iter().map(|p| p.window_cells).collect(),
         device: Some(&device),
+        engine: TailEngine::Stream.name(),
         seed: gate.seed,
         inject: Value::Null,
         metrics: metrics(&report),

@@ -55,6 +55,10 @@ pub enum GateCommandError {
         "a plan reads the header of the model's file, and a tiny model has none\n  next: give a .gguf file, or smollm2"
     )]
     NoHeader,
+    #[error(
+        "the device says what its link or its host brings\n  next: give that with --links and --host-rate, of which there can be several"
+    )]
+    RateOfDevice,
     #[error("the picture could not be drawn: {0}\n  next: leave out --plot and --html")]
     Draw(String),
     #[error("a flipped byte is a fault of `gate logit-equiv`\n  next: use --inject drop or stale")]

@@ -196,7 +196,7 @@ impl<'a> Harness<'a> {
             "options": self.options(),
             "n_ctx": found.n_ctx,
             "window_cells": found.window_cells,
-            "engine": if found.device.is_some() { "stream" } else { "in place" },
+            "engine": if found.device.is_some() { found.engine } else { "in place" },
             "backend": found.device.map_or("cpu".to_owned(), |device| format!("sim:{}", device.0)),
             "seed": found.seed,
             "inject": found.inject,
@@ -236,6 +236,8 @@ pub struct Found<'a> {
     pub n_ctx: u32,
     pub window_cells: Vec<u32>,
     pub device: Option<&'a SimSpec>,
+    /// Who attends to the tail, where there is a device.
+    pub engine: &'a str,
     pub seed: u64,
     pub inject: Value,
     pub metrics: Value,
@@ -275,7 +277,7 @@ fn write(option: &'static str, file: &Path, text: &str) -> Result<(), GateComman
 /// Runs a gate with a bar for each of its parts.
 pub fn with_bars<T>(
     gate: impl FnOnce(&mut dyn FnMut(&'static str, f64)) -> Result<T, GateError>,
-) -> Result<T, GateCommandError> {
+) -> Result<T, GateError> {
     let mut current: Option<(&str, indicatif::ProgressBar)> = None;
     let report = gate(&mut |name, share| {
         if current.as_ref().is_none_or(|(shown, _)| *shown != name) {
@@ -291,7 +293,7 @@ pub fn with_bars<T>(
     if let Some((_, bar)) = current {
         bar.finish_and_clear();
     }
-    Ok(report?)
+    report
 }
 
 /// A text that a gate is given. An empty one is none.

@@ -1,6 +1,6 @@
 //! `rolling-kv gate logit-equiv`.
 
-use rolling_kv::ModelParams;
+use rolling_kv::{ModelParams, TailEngine};
 use rolling_kv_gates::{Comparison, LogitEquiv, LogitEquivReport};
 use serde_json::json;
 
@@ -18,6 +18,7 @@ pub fn run(args: &LogitEquivArgs, asked: &Asked) -> Result<u8, GateCommandError>
         windows: windows(args),
         tile_cells: args.tile_cells,
         kv_type: run::kv_type(&args.cache_type),
+        engine: TailEngine::from(args.tail_engine),
         threads: args.threads.unwrap_or_else(run::fitting_threads),
         seed: args.seed,
         text: args.text.as_deref().map(read_text).transpose()?,
@@ -38,6 +39,7 @@ pub fn run(args: &LogitEquivArgs, asked: &Asked) -> Result<u8, GateCommandError>
         n_ctx: gate.n_ctx,
         window_cells: report.spilled.iter().map(|run| run.window_cells).collect(),
         device: args.device.as_ref(),
+        engine: report.engine,
         seed: gate.seed,
         inject: json!(gate.inject),
         metrics: metrics(&report),

@@ -1,6 +1,6 @@
 //! `rolling-kv gate niah`.
 
-use rolling_kv::ModelParams;
+use rolling_kv::{ModelParams, TailEngine};
 use rolling_kv_gates::{Inject, Niah, NiahReport, noise_text};
 use serde_json::json;
 
@@ -22,6 +22,7 @@ pub fn run(args: &NiahArgs, asked: &Asked) -> Result<u8, GateCommandError> {
         lengths: args.lengths.clone(),
         spots: args.depths.clone(),
         window_percent: args.window_percent,
+        engine: TailEngine::from(args.tail_engine),
         threads: args.threads.unwrap_or_else(run::fitting_threads),
         seed: args.seed,
         essay: text
@@ -48,6 +49,7 @@ pub fn run(args: &NiahArgs, asked: &Asked) -> Result<u8, GateCommandError> {
         n_ctx: report.asked.iter().map(|one| one.n_ctx).max().unwrap_or(0),
         window_cells: windows,
         device: args.device.as_ref(),
+        engine: report.engine,
         seed: gate.seed,
         inject: json!(gate.inject),
         metrics: metrics(&report),

@@ -50,11 +50,13 @@ pub fn run(args: &PlanGateArgs, asked: &Asked) -> Result<u8, GateCommandError> {
         .map(|point| point.window_cells)
         .collect();
     windows.dedup();
+    let engines: Vec<_> = gate.engines.iter().map(ToString::to_string).collect();
     harness.close(Found {
         judged: &report.judged,
         n_ctx: gate.n_ctx,
         window_cells: windows,
         device: Some(&device),
+        engine: &engines.join(", "),
         seed: gate.seed,
         inject: json!(args.inject.map(|_| "halved")),
         metrics: metrics(&report),

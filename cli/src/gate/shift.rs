@@ -1,6 +1,6 @@
 //! `rolling-kv gate shift`.
 
-use rolling_kv::ModelParams;
+use rolling_kv::{ModelParams, TailEngine};
 use rolling_kv_gates::{Shift, ShiftErrors, ShiftReport};
 use serde_json::json;
 
@@ -35,6 +35,7 @@ pub fn run(args: &ShiftArgs, asked: &Asked) -> Result<u8, GateCommandError> {
         n_ctx: gate.tokens,
         window_cells: vec![gate.window_cells()],
         device: args.device.as_ref(),
+        engine: TailEngine::Auto.name(),
         seed: gate.seed,
         inject: json!(gate.misplace.then_some("misplace")),
         metrics: metrics(&report),

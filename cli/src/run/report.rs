@@ -143,6 +143,9 @@ pub struct ResidencyJson {
     pub tiles_tail: u64,
     pub partials_merged: u64,
     pub tail_bytes_read: u64,
+    /// Of the tail's tiles, those that the host attended to for a device.
+    pub tiles_host: u64,
+    pub host_bytes_read: u64,
     /// Cells that moved to other positions: of windows, of tails by the host, and of tails by their device.
     pub moved_window: u64,
     pub moved_host: u64,
@@ -187,6 +190,8 @@ impl ResidencyJson {
             tiles_tail: totals.tiles_tail,
             partials_merged: totals.partials_merged,
             tail_bytes_read: totals.tail_bytes_read,
+            tiles_host: totals.tiles_host,
+            host_bytes_read: totals.host_bytes_read,
             moved_window: totals.moved_window,
             moved_host: totals.moved_host,
             moved_device: totals.moved_device,

@@ -23,6 +23,16 @@ pub struct StagingJson {
     pub bytes_late: u64,
     pub stalls: u64,
     pub stall_ms: f64,
+    /// What the host attended to for the device.
+    pub host_steps: u64,
+    pub host_tiles: u64,
+    pub host_bytes: u64,
+    pub host_bytes_down: u64,
+    pub host_bytes_up: u64,
+    pub host_wait_ms: f64,
+    pub host_changes: u64,
+    pub host_bytes_per_s: f64,
+    pub host_share: f64,
     /// Of a device whose time is reckoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_ms: Option<f64>,
@@ -46,6 +56,15 @@ impl StagingJson {
             bytes_late: staging.bytes_late,
             stalls: staging.stalls,
             stall_ms: staging.stall_ns as f64 / 1e6,
+            host_steps: staging.host_steps,
+            host_tiles: staging.host_tiles,
+            host_bytes: staging.host_bytes,
+            host_bytes_down: staging.host_bytes_down,
+            host_bytes_up: staging.host_bytes_up,
+            host_wait_ms: staging.host_wait_ns as f64 / 1e6,
+            host_changes: staging.host_changes,
+            host_bytes_per_s: staging.host_bytes_per_s,
+            host_share: staging.host_share,
             device_ms: (staging.device_ns > 0).then_some(staging.device_ns as f64 / 1e6),
         }
     }

@@ -1,11 +1,11 @@
 //! The exact lever, reckoned and measured: every split of the budget computes the same bits, and takes another time.
 
-use rolling_kv::{Model, RollingKv, StateBlob, Token};
+use rolling_kv::{Model, RollingKv, StateBlob, TailEngine, Token};
 use serde::{Deserialize, Serialize};
 
 use super::predict::{Machine, Tail};
 use super::split::{Cache, Split};
-use crate::decode_time::{self, Decoder, Measured};
+use crate::decode_time::{self, Decoder, Measured, WARM_UP};
 use crate::error::GateError;
 use crate::store::Store;
 
@@ -116,6 +116,8 @@ impl ExactLever {
             model,
             n_ctx: self.n_ctx,
             copy_cells: self.copy_cells,
+            threads: None,
+            warm_up: WARM_UP,
         };
         let mut text = Text {
             decoder,
@@ -226,8 +228,11 @@ fn cache(model: &Model, n_ctx: u32, bytes: u64) -> Result<Cache, GateError> {
     })
 }
 
+/// The tail of a split goes over the link, which is what is reckoned.
 fn spill(split: Split) -> RollingKv {
-    let spill = RollingKv::window_cells(split.window_cells).tile_cells(TILE);
+    let spill = RollingKv::window_cells(split.window_cells)
+        .tile_cells(TILE)
+        .tail_engine(TailEngine::Stream);
     match split.resident_layers.checked_sub(1) {
         Some(last) => spill.resident_layers(0..=last),
         None => spill,
