@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use rolling_kv::{Context, Model};
 
-pub use args::{CACHE_TYPES, EngineArg, RunArgs};
+pub use args::{CACHE_TYPES, EngineArg, RunArgs, TAIL_TYPES};
 pub use error::RunError;
 pub use setup::kv_type;
 pub use threads::fitting as fitting_threads;

@@ -68,6 +68,16 @@ const QUANTISED: &[&str] = &[
     "512",
 ];
 
+/// And with a tail alone of that type.
+const MIXED: &[&str] = &[
+    "--tail-type",
+    "q8_0",
+    "--ctx",
+    "2048",
+    "--window-cells",
+    "512",
+];
+
 /// Each gate's spec with what makes it quick, for a fault.
 const ONE_WINDOW: &[&str] = &["--window-cells", "1024"];
 const NEAR: &[&str] = &["--most", "300"];
@@ -188,12 +198,14 @@ pub fn plans(place: &Place) -> Result<Counts> {
 pub fn kinds(place: &Place) -> Result<Counts> {
     let mut gate = gate(place)?;
     gate.run(&[LOGITS, QUANTISED].concat(), None)?;
+    gate.run(&[LOGITS, MIXED].concat(), None)?;
+    gate.run(&[LOGITS, MIXED].concat(), Some("drop"))?;
     for name in ARCHITECTURES {
         gate.model = format!("tiny:{name}").into();
         gate.run(TINY, None)?;
         gate.run(&[TINY, ON_A_DEVICE].concat(), None)?;
     }
-    Ok(Counts::new(1 + 2 * ARCHITECTURES.len() as u64, 0, 0))
+    Ok(Counts::new(3 + 2 * ARCHITECTURES.len() as u64, 0, 0))
 }
 
 /// Our program, and the model that its gates run on.

@@ -13,7 +13,7 @@ use super::cliff::CliffArgs;
 use super::engines::EnginesArgs;
 use super::parse as gate_parse;
 use crate::device::SimSpec;
-use crate::run::{CACHE_TYPES, EngineArg, parse};
+use crate::run::{CACHE_TYPES, EngineArg, TAIL_TYPES, parse};
 
 /// The options of `rolling-kv gate`.
 #[derive(Args)]
@@ -132,6 +132,12 @@ pub struct LogitEquivArgs {
     /// How K and V are stored
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = PossibleValuesParser::new(CACHE_TYPES))]
     pub cache_type: String,
+
+    /// How K and V are stored in host memory: a smaller type
+    ///
+    /// Bits then depend on where a cell lies, and are not compared; the spilled cache must be as near to one of f16 as a cache that is wholly of this type.
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(TAIL_TYPES))]
+    pub tail_type: Option<String>,
 
     /// CPU threads
     ///

@@ -18,6 +18,7 @@ pub fn run(args: &LogitEquivArgs, asked: &Asked) -> Result<u8, GateCommandError>
         windows: windows(args),
         tile_cells: args.tile_cells,
         kv_type: run::kv_type(&args.cache_type),
+        tail_type: args.tail_type.as_deref().map(run::kv_type),
         engine: TailEngine::from(args.tail_engine),
         threads: args.threads.unwrap_or_else(run::fitting_threads),
         seed: args.seed,
