@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::report::{Counts, Outcome};
 use crate::upstream::{self, Depth};
 use crate::{
-    binaries, cargo, clone, cuda, dependent, equality, equiv, fresh, kernels, memcheck, model,
+    binaries, cargo, clone, cuda, dependent, equality, equiv, fresh, gpu, kernels, memcheck, model,
     moves, options, patches, screenshot, setup, slots, smoke,
 };
 
@@ -220,6 +220,11 @@ pub fn kinds_of_cache(place: &Place) -> Result<Outcome> {
 /// A budget of device memory, by placement and by layers that see less.
 pub fn budget(place: &Place) -> Result<Outcome> {
     counted(equiv::budget(place))
+}
+
+/// The script for a machine with a card, on the simulated device.
+pub fn gpu_script(place: &Place) -> Result<Outcome> {
+    counted(gpu::run(place))
 }
 
 /// A gate's page is right in a browser, and a spoiled one is noticed.
