@@ -3,12 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use object::{Object, ObjectSection, elf};
+use object::{Object, ObjectSection};
 
 use crate::error::{Error, Result};
 
 /// What the system's loader replaces by the program's own folder.
 const ORIGIN: &str = "$ORIGIN/";
+
+/// The tag of an entry that names a library.
+const NEEDED: u64 = 1;
 
 /// Bytes of an entry of the dynamic section: a tag and a value.
 const ENTRY: usize = 16;
@@ -43,7 +46,7 @@ fn rewrite(data: &mut [u8]) -> Option<usize> {
     for at in entries.step_by(ENTRY) {
         let word = |at: usize| Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?));
         let (tag, value) = (word(at)?, word(at + 8)?);
-        if tag != u64::from(elf::DT_NEEDED) {
+        if tag != NEEDED {
             continue;
         }
         let begin = strings.start.checked_add(usize::try_from(value).ok()?)?;
