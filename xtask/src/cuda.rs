@@ -55,7 +55,7 @@ pub enum Command {
         /// Where to put it
         dir: PathBuf,
         #[command(flatten)]
-        bundle: bundle::Bundle,
+        contents: bundle::Contents,
     },
 
     /// Say how many registers each kernel takes, and what the patches changed in upstream's
@@ -71,7 +71,7 @@ pub fn run(command: Command, place: &Place) -> Result<()> {
     match command {
         Command::Setup => setup::run(place),
         Command::Build { arch } => build::run(place, arch),
-        Command::Bundle { dir, bundle } => bundle::run(place, &dir, &bundle),
+        Command::Bundle { dir, contents } => bundle::run(place, &dir, &contents),
         Command::Registers => registers::run(place),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cuda::bundle::{self, Bundle};
+use crate::cuda::bundle::{self, Contents};
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::process::{Ended, Run};
@@ -25,7 +25,7 @@ const SPOILED: &str = "engine-stream";
 /// A dry run passes, and one with a fault is seen to fail.
 pub fn run(place: &Place) -> Result<Counts> {
     let dir = place.work().join("gpu");
-    bundle::fill(place, &dir, &Bundle::for_dry_run())?;
+    bundle::fill(place, &dir, &Contents::for_dry_run())?;
     let ended = script(&dir, &[])?.success()?;
     let report = report(&dir)?;
     let steps = steps(&ended, &report)?;

@@ -29,7 +29,7 @@ const MIB: u64 = 1 << 20;
 
 /// What the folder holds.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Bundle {
+pub struct Contents {
     /// The cards that the module is for, as in `cargo xtask cuda build`
     #[arg(long, value_name = "LIST", value_parser = Archs::parse)]
     arch: Option<Archs>,
@@ -44,7 +44,7 @@ pub struct Bundle {
     split: Option<u64>,
 }
 
-impl Bundle {
+impl Contents {
     /// Without the CUDA module.
     pub fn for_dry_run() -> Self {
         Self {
@@ -55,8 +55,8 @@ impl Bundle {
 }
 
 /// Builds what is not up to date, fills `dir` and says what it weighs.
-pub fn run(place: &Place, dir: &Path, bundle: &Bundle) -> Result<()> {
-    fill(place, dir, bundle)?;
+pub fn run(place: &Place, dir: &Path, contents: &Contents) -> Result<()> {
+    fill(place, dir, contents)?;
     let mut total = 0;
     for file in files(dir)? {
         let bytes = check::bytes(&file)?;
@@ -65,7 +65,7 @@ pub fn run(place: &Place, dir: &Path, bundle: &Bundle) -> Result<()> {
         println!("{:>9.2} MB  {}", bytes as f64 / 1e6, name.display());
     }
     println!("{:>9.2} MB  in {}", total as f64 / 1e6, dir.display());
-    if let Some(mib) = bundle.split {
+    if let Some(mib) = contents.split {
         let parts = dir.with_extension(PARTS);
         let written = pack(dir, &parts, mib * MIB)?;
         for part in &written {
@@ -81,11 +81,11 @@ pub fn run(place: &Place, dir: &Path, bundle: &Bundle) -> Result<()> {
 }
 
 /// Puts programs, libraries, model and script into `dir`.
-pub fn fill(place: &Place, dir: &Path, bundle: &Bundle) -> Result<()> {
+pub fn fill(place: &Place, dir: &Path, contents: &Contents) -> Result<()> {
     let built = native::build(place, Variant::Patched, &PROGRAMS)?;
-    let module = match bundle.without_module {
+    let module = match contents.without_module {
         true => None,
-        false => Some(build::module(place, bundle.arch.clone())?),
+        false => Some(build::module(place, contents.arch.clone())?),
     };
     let ours = cargo::program(place)?;
     let model = match model::cached() {
@@ -98,7 +98,7 @@ pub fn fill(place: &Place, dir: &Path, bundle: &Bundle) -> Result<()> {
     }
     binaries::collect(built.bin_dir(), &PROGRAMS, &bin, false)?;
     if let Some(module) = module {
-        add_module(&module, &bin, !bundle.without_nvidia)?;
+        add_module(&module, &bin, !contents.without_nvidia)?;
     }
     let program = bin.join(OURS);
     copy(&ours, &program)?;
