@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
 use crate::context_params::KvType;
+use crate::cuda::CudaCard;
 use crate::device::Device;
 use crate::error::Failure;
 use crate::host;
@@ -127,6 +128,8 @@ impl Runs {
 struct Calibrator<'a> {
     probe: Probe,
     params: &'a CalibrateParams,
+    /// The CUDA driver's number of the device.
+    card: Option<u32>,
     progress: &'a mut dyn FnMut(&str, f64),
     done: f64,
     steps: f64,
@@ -148,6 +151,7 @@ pub fn calibrate(
     let mut all = Calibrator {
         probe: Probe::new(backend, device, params.threads)?,
         params,
+        card: device.and_then(cuda_ordinal),
         progress: &mut progress,
         done: 0.0,
         steps: params.types.len() as f64 + if device.is_some() { 9.0 } else { 1.0 },
@@ -169,6 +173,11 @@ pub fn calibrate(
     all.host()?;
     (all.progress)("done", 1.0);
     Ok(all.found)
+}
+
+/// The number of a device that the CUDA backend offers.
+fn cuda_ordinal(device: Device) -> Option<u32> {
+    device.name().strip_prefix("CUDA")?.parse().ok()
 }
 
 impl Calibrator<'_> {
@@ -249,7 +258,7 @@ impl Calibrator<'_> {
     fn link(&mut self, free: u64) -> Result<(), Failure> {
         let large = (free / 16).clamp(MIB, 64 * MIB);
         let sizes = (large / 16, large);
-        let rates = [
+        let mut rates = [
             self.slope("host to device, pinned", ProbeKind::ToDevicePinned, sizes)?,
             self.slope(
                 "host to device, pageable",
@@ -259,6 +268,7 @@ impl Calibrator<'_> {
             self.slope("device to host, pinned", ProbeKind::ToHostPinned, sizes)?,
             self.slope("device to host, pageable", ProbeKind::ToHostPageable, sizes)?,
         ];
+        self.ask_driver(&mut rates, large);
         let found = &mut self.found.rates;
         [
             found.to_device_pinned_bytes_per_s,
@@ -286,6 +296,29 @@ impl Calibrator<'_> {
         self.note("latency of a copy", "us", 1e-6, value, best, &runs);
         self.found.rates.link_latency_s = value;
         Ok(())
+    }
+
+    /// Has the CUDA driver measure what the backend had nothing to measure with.
+    fn ask_driver(&mut self, rates: &mut [f64; 4], bytes: u64) {
+        let Some(ordinal) = self.card.filter(|_| rates.contains(&0.0)) else {
+            return;
+        };
+        match CudaCard::measure_link(ordinal, bytes as usize) {
+            Ok(link) => {
+                let found = [
+                    link.to_device_pinned_bytes_per_s,
+                    link.to_device_pageable_bytes_per_s,
+                    link.to_host_pinned_bytes_per_s,
+                    link.to_host_pageable_bytes_per_s,
+                ];
+                for (rate, found) in rates.iter_mut().zip(found) {
+                    if *rate == 0.0 {
+                        *rate = found;
+                    }
+                }
+            }
+            Err(error) => self.found.warnings.push(error.to_string()),
+        }
     }
 
     fn device(&mut self, free: u64) -> Result<(), Failure> {

@@ -4,6 +4,7 @@
 //! a C++ exception through because of what it was given.
 
 mod context;
+mod cuda;
 mod decode;
 mod load;
 mod local;
@@ -19,6 +20,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub use context::ContextError;
+pub use cuda::CudaError;
 pub use decode::{DecodeError, OutputError};
 pub use load::LoadError;
 pub use local::LocalLayersError;
@@ -76,6 +78,9 @@ pub enum Error {
     /// From planning.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// From asking the CUDA driver.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
 }
 
 /// Why the library could not be started.

@@ -39,6 +39,7 @@ mod chat;
 mod context;
 mod context_checks;
 mod context_params;
+mod cuda;
 mod decode;
 mod decode_checks;
 mod device;
@@ -89,11 +90,12 @@ pub use calibrate::{CalibrateParams, Calibration, Measured, calibrate};
 pub use chat::{Answer, ChatMessage, ChatTemplate};
 pub use context::{AbortHandle, Context};
 pub use context_params::{Attention, ContextParams, FlashAttention, KvType, Pooling, RopeScaling};
+pub use cuda::{CudaCard, CudaDriver, CudaLink};
 pub use device::{Device, DeviceKind, Feature, LinkTotals};
 pub use error::{
-    BackendError, ChatError, ContextError, DecodeError, Error, Failure, FailureKind, LoadError,
-    LocalLayersError, LocalityError, OutputError, PlanError, Result, RollingKvError, SamplerError,
-    SequenceError, StateError, VocabError,
+    BackendError, ChatError, ContextError, CudaError, DecodeError, Error, Failure, FailureKind,
+    LoadError, LocalLayersError, LocalityError, OutputError, PlanError, Result, RollingKvError,
+    SamplerError, SequenceError, StateError, VocabError,
 };
 pub use fault::{Fault, FaultGuard};
 pub use local::LocalLayers;

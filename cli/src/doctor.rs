@@ -1,5 +1,6 @@
 //! `rolling-kv doctor`: says what this machine and this build can do, and whether they fit.
 
+mod cards;
 mod cuda;
 mod libraries;
 mod memory;
@@ -77,6 +78,7 @@ fn examine() -> Report {
         .as_deref()
         .map(|folder| cuda::look(folder, &libraries))
         .unwrap_or_default();
+    let cards = cards::look();
     let tools = tools::look(lib_dir.as_deref().and_then(tools_folder).as_deref());
     let memory = memory::look();
     let versions = look_at_versions(&backend);
@@ -116,6 +118,7 @@ fn examine() -> Report {
         },
         module,
         cuda_modules,
+        cuda: cards,
         devices,
         libraries,
         memory,

@@ -205,3 +205,11 @@ fn a_cuda_module_of_another_build_is_found_and_named() {
         assert!(named.contains(part), "no {part:?} in: {named}");
     }
 }
+
+#[test]
+fn the_driver_of_cards_is_asked_and_its_absence_is_no_problem() {
+    let report = report();
+    let cuda = &report["cuda"];
+    let cards = cuda["cards"].as_array().expect("a list of cards");
+    assert_eq!(cards.is_empty(), cuda["reason"].is_string(), "{cuda}");
+}

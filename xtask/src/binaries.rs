@@ -64,7 +64,12 @@ pub fn run(place: &Place, out: &Path, cuda: Option<&Cuda>) -> Result<()> {
 }
 
 /// Copies `programs`, the backend modules and whatever they need of `bin` to `out`. Names stay; links become files.
-fn collect(bin: &Path, programs: &[&str], out: &Path, with_nvidia: bool) -> Result<Vec<String>> {
+pub fn collect(
+    bin: &Path,
+    programs: &[&str],
+    out: &Path,
+    with_nvidia: bool,
+) -> Result<Vec<String>> {
     let mut first: Vec<String> = programs.iter().map(|&name| name.to_owned()).collect();
     first.extend(modules(bin)?);
     let mut libraries = elf::closure(bin, &first)?;

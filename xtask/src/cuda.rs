@@ -2,6 +2,7 @@
 
 mod before;
 mod build;
+pub mod bundle;
 mod check;
 mod compile;
 mod cubin;
@@ -14,6 +15,8 @@ mod setup;
 mod symbols;
 
 pub use build::beside as build_beside;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use rolling_kv_stage::cuda::Archs;
@@ -44,6 +47,17 @@ pub enum Command {
         arch: Option<Archs>,
     },
 
+    /// Put what gates/gpu.sh needs on a machine with a card into a folder that can be moved
+    ///
+    /// Programs, libraries, the CUDA module, the small model and the script. There the script is one command of less than eight
+    /// minutes; it needs neither cargo nor a toolkit.
+    Bundle {
+        /// Where to put it
+        dir: PathBuf,
+        #[command(flatten)]
+        contents: bundle::Contents,
+    },
+
     /// Say how many registers each kernel takes, and what the patches changed in upstream's
     ///
     /// Compiles our CUDA files, and those of upstream's that a patch touches before and after it, for two cards, and compares
@@ -57,6 +71,7 @@ pub fn run(command: Command, place: &Place) -> Result<()> {
     match command {
         Command::Setup => setup::run(place),
         Command::Build { arch } => build::run(place, arch),
+        Command::Bundle { dir, contents } => bundle::run(place, &dir, &contents),
         Command::Registers => registers::run(place),
     }
 }

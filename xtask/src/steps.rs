@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::report::{Counts, Outcome};
 use crate::upstream::{self, Depth};
 use crate::{
-    binaries, cargo, clone, cuda, dependent, equality, equiv, fresh, kernels, memcheck, model,
+    binaries, cargo, clone, cuda, dependent, equality, equiv, fresh, gpu, kernels, memcheck, model,
     moves, options, patches, screenshot, setup, slots, smoke,
 };
 
@@ -235,6 +235,11 @@ pub fn budget(place: &Place) -> Result<Outcome> {
 /// What plans predict is what steps take.
 pub fn plans(place: &Place) -> Result<Outcome> {
     counted(equiv::plans(place))
+}
+
+/// The script for a machine with a card, on the simulated device.
+pub fn gpu_script(place: &Place) -> Result<Outcome> {
+    counted(gpu::run(place))
 }
 
 /// A gate's page is right in a browser, and a spoiled one is noticed.

@@ -7,7 +7,7 @@ use crate::place::Place;
 use crate::report::{Outcome, Report};
 use crate::steps::{
     benches, budget, clippy, collect_binaries, cuda_kernels, dependents, documentation, engines,
-    engines_all, format, fresh_clone, freshness, kernel_warnings, kinds_of_cache,
+    engines_all, format, fresh_clone, freshness, gpu_script, kernel_warnings, kinds_of_cache,
     logit_equivalence, logit_equivalence_faults, long_texts, model_fetch, moved_keys,
     moved_positions, native_build, needles, needles_all, page_in_browser, patches_check,
     perplexity, plans, program_options, run_equality, server_on_device, server_smoke, stock_build,
@@ -72,6 +72,7 @@ const GATES: &[Step] = &[
     step("budget", &["model"], budget),
     step("plans", &["model"], plans),
     step("report in a browser", &["model"], page_in_browser),
+    step("gpu script", &["model"], gpu_script),
 ];
 
 /// What `--full` adds.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::cards::CudaCards;
 use super::cuda::CudaModule;
 use super::memory::Memory;
 use super::module::Safety;
@@ -31,6 +32,8 @@ pub struct Report {
     pub module: Option<Module>,
     /// Those that lie beside the libraries, used or not.
     pub cuda_modules: Vec<CudaModule>,
+    /// What NVIDIA's driver says.
+    pub cuda: CudaCards,
     pub devices: Vec<Device>,
     pub libraries: Vec<PathBuf>,
     pub memory: Memory,
@@ -93,7 +96,8 @@ pub struct Device {
 /// Width of the column of names.
 const NAME: usize = 22;
 
-fn line(f: &mut Formatter<'_>, name: &str, value: impl Display) -> fmt::Result {
+/// One line of a section.
+pub fn line(f: &mut Formatter<'_>, name: &str, value: impl Display) -> fmt::Result {
     writeln!(f, "  {name:NAME$} {value}")
 }
 
@@ -103,6 +107,7 @@ impl Display for Report {
         self.cpu(f)?;
         self.devices(f)?;
         self.cuda_modules(f)?;
+        write!(f, "{}", self.cuda)?;
         self.libraries(f)?;
         self.memory(f)?;
         self.tools(f)?;
@@ -282,6 +287,6 @@ impl Report {
 }
 
 /// A number of bytes for people.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }

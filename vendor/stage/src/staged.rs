@@ -159,7 +159,7 @@ impl Built {
     /// Writes the Rust declarations to `out`. See [`bindings::generate`] for its effect on the environment.
     ///
     /// # Errors
-    /// [`Error::Bind`].
+    /// [`Error::Bind`](crate::Error::Bind).
     pub fn bind(&self, out: &Path) -> Result<()> {
         bindings::generate(&self.tools, &self.root, out)
     }

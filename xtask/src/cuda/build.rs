@@ -44,7 +44,7 @@ pub fn beside(place: &Place, programs: &[&str], archs: Option<Archs>) -> Result<
 }
 
 /// The module for `archs`, or for the usual cards.
-fn module(place: &Place, archs: Option<Archs>) -> Result<Module> {
+pub fn module(place: &Place, archs: Option<Archs>) -> Result<Module> {
     let plan = plan(place, archs)?;
     let work = Work::start(format!("building the CUDA module for {}", plan.archs()?));
     let module = plan
