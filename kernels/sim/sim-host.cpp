@@ -136,7 +136,6 @@ void host_side::begin_in_time(host_work & w) {
 void host_side::begin_by_clock(host_work & w) {
     d.to_host.count(w.down_bytes());
     fetch_begun(w);
-    api->job_start(w.job);
     reckoned now = std::max(free_at, clock.at() + seconds(d.cfg.latency_s + double(w.down_bytes())/d.cfg.link_bytes_s));
     for (size_t i = 0; i < w.tiles.size(); ++i) {
         const reckoned took = seconds(double(w.bytes[i])/d.cfg.host_bytes_s);
@@ -145,6 +144,7 @@ void host_side::begin_by_clock(host_work & w) {
         sums.busy_ns += uint64_t(took.count());
     }
     free_at = now;
+    api->job_start(w.job); // last: other threads of the node wait for the job, and then read the times
 }
 
 void host_side::wait(host_work & w, size_t tile, carrier * link, rkv_tile_partials & partials) {
