@@ -14,6 +14,11 @@ const WIDTH: u32 = 960;
 const HEIGHT: u32 = 420;
 const MIB: f64 = 1_048_576.0;
 
+/// Room above the highest point.
+const MARGIN: f64 = 1.08;
+/// The plot is so many times as high as host and hybrid need, at most.
+const HEIGHT_OF_OTHERS: f64 = 2.5;
+
 const ORANGE: RGBColor = RGBColor(200, 110, 0);
 
 impl EnginesReport {
@@ -71,13 +76,15 @@ fn draw<'a>(
     let points = || link.points.iter();
     let most = |of: fn(&EnginesPoint) -> f64| points().map(of).fold(0.0, f64::max);
     let most_mib = most(|p| p.tail_bytes / MIB).max(1e-3);
-    let most_ms = most(|p| p.stream.ms.max(p.host.ms)).max(link.compute_ms);
+    // Behind a slow link the device alone takes so long that the others could not be told apart; its line leaves the plot.
+    let others_ms = most(|p| p.host.ms.max(p.hybrid.ms)).max(link.compute_ms);
+    let most_ms = most(|p| p.stream.ms).clamp(others_ms, HEIGHT_OF_OTHERS * others_ms);
     let mut chart = ChartBuilder::on(area)
         .caption(link.title(), ("sans-serif", 19))
         .margin(14)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(0.0..most_mib * 1.02, 0.0..most_ms * 1.08)?;
+        .build_cartesian_2d(0.0..most_mib * 1.02, 0.0..most_ms * MARGIN)?;
     chart
         .configure_mesh()
         .max_light_lines(1)
@@ -89,13 +96,15 @@ fn draw<'a>(
     for (name, colour, ms) in LINES {
         let mut line: Vec<(f64, f64)> = points().map(|p| (p.tail_bytes / MIB, ms(p))).collect();
         line.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let with_none = std::iter::once((0.0, link.compute_ms)).chain(line.iter().copied());
+        let dots = line.iter().filter(|(_, ms)| *ms <= most_ms);
+        let dots = dots.map(|&at| Circle::new(at, 3, colour.filled()));
+        chart.draw_series(dots)?;
+        line.insert(0, (0.0, link.compute_ms));
+        let line = below(line, most_ms * MARGIN);
         chart
-            .draw_series(LineSeries::new(with_none, colour.stroke_width(2)))?
+            .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2)));
-        let dots = line.iter().map(|&at| Circle::new(at, 3, colour.filled()));
-        chart.draw_series(dots)?;
     }
     let crosses = points().map(|p| Cross::new((p.tail_bytes / MIB, p.auto.ms), 5, BLACK));
     chart
@@ -118,6 +127,23 @@ fn draw<'a>(
         .legend(|(x, y)| PathElement::new([(x, y), (x + 24, y)], GREY.stroke_width(1)));
     legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
     Ok(())
+}
+
+/// A line up to where it crosses a height.
+fn below(line: Vec<(f64, f64)>, height: f64) -> Vec<(f64, f64)> {
+    let mut kept: Vec<(f64, f64)> = Vec::new();
+    for at in line {
+        if at.1 <= height {
+            kept.push(at);
+            continue;
+        }
+        if let Some(&(x, y)) = kept.last() {
+            let share = (height - y) / (at.1 - y);
+            kept.push((x + share * (at.0 - x), height));
+        }
+        break;
+    }
+    kept
 }
 
 /// The corners of the bound: flat while copying is hidden, then rising.
@@ -175,6 +201,17 @@ mod tests {
         let two = report.svg().unwrap();
         let plots = |svg: &str| svg.matches("time of a decode step").count();
         assert_eq!((plots(&one), plots(&two)), (1, 2));
+    }
+
+    #[test]
+    fn a_line_ends_where_it_leaves_the_plot() {
+        let line = vec![(0.0, 1.0), (1.0, 2.0), (3.0, 6.0), (4.0, 9.0)];
+        assert_eq!(
+            below(line.clone(), 4.0),
+            [(0.0, 1.0), (1.0, 2.0), (2.0, 4.0)]
+        );
+        assert_eq!(below(line.clone(), 9.0), line);
+        assert_eq!(below(line, 0.5), []);
     }
 
     #[test]

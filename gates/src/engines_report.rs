@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decode_time::median;
 #[cfg(test)]
 use crate::engines_point::Rates;
-use crate::engines_point::{EnginesLink, EnginesPoint};
+use crate::engines_point::{EngineRun, EnginesLink, EnginesPoint};
 use crate::error::GateError;
 use crate::spec::Thresholds;
 use crate::threshold::{Check, Judged, Threshold};
@@ -17,7 +18,7 @@ pub struct EnginesThresholds {
     pub hybrid_over_bound: Threshold,
     /// A step of the hybrid over the better of the two others, at the worst point.
     pub hybrid_over_better: Threshold,
-    /// A step with the link alone over the longer of computing and copying, at the worst point.
+    /// A step with the link alone over the longer of computing and copying, median over the points.
     pub stream_over_longer: Threshold,
     /// A step with the host alone over computing plus the host's reading, at the worst point.
     pub host_over_sum: Threshold,
@@ -48,8 +49,57 @@ const RECKONED: &str = "the time is reckoned: the host takes its rate and nothin
 /// What a reader must know of a time that is not.
 const BY_THE_CLOCK: &str = "the time is that of the clock on the wall: the host's threads and the arithmetic of the simulated device share the cores of this machine, so that neither runs at its rate";
 
+/// Every point of every link.
+#[derive(Clone, Copy)]
+struct Points<'a>(&'a [EnginesLink]);
+
+impl<'a> Points<'a> {
+    fn all(self) -> impl Iterator<Item = (&'a EnginesLink, &'a EnginesPoint)> {
+        let of = |link: &'a EnginesLink| link.points.iter().map(move |point| (link, point));
+        self.0.iter().flat_map(of)
+    }
+
+    fn runs(self) -> impl Iterator<Item = EngineRun> {
+        self.all().flat_map(|(_, point)| point.runs())
+    }
+
+    /// The largest of a number, and where it was found. What is no number is the largest of all.
+    fn worst(
+        self,
+        name: &str,
+        threshold: &Threshold,
+        what: &str,
+        of: fn(&EnginesPoint) -> f64,
+    ) -> Check {
+        let rank = |found: f64| if found.is_nan() { f64::INFINITY } else { found };
+        let worst = self
+            .all()
+            .max_by(|(_, one), (_, other)| rank(of(one)).total_cmp(&rank(of(other))));
+        let (place, found) = worst.map_or((String::new(), f64::NAN), |(link, point)| {
+            let gb = link.rates.link_bytes_per_s / 1e9;
+            let mib = point.tail_bytes / 1_048_576.0;
+            let place = format!(", at worst, behind {gb} GB/s with {mib:.1} MiB of tail");
+            (place, of(point))
+        });
+        Check::at_most(name, threshold, format!("{what}{place}"), found)
+    }
+
+    /// The median of a number.
+    fn middle(
+        self,
+        name: &str,
+        threshold: &Threshold,
+        what: &str,
+        of: fn(&EnginesPoint) -> f64,
+    ) -> Check {
+        let mut all: Vec<f64> = self.all().map(|(_, point)| of(point)).collect();
+        let what = format!("{what}, median of {} points", all.len());
+        Check::at_most(name, threshold, what, median(&mut all))
+    }
+}
+
 impl EnginesReport {
-    /// Judges the worst point of each kind.
+    /// Judges the worst point of each kind, but for the link alone, which is judged by the median as the gate of the cliff judges it.
     ///
     /// # Errors
     /// When there is no point.
@@ -57,80 +107,53 @@ impl EnginesReport {
         links: Vec<EnginesLink>,
         thresholds: &EnginesThresholds,
     ) -> Result<Self, GateError> {
-        let points = || {
-            links
-                .iter()
-                .flat_map(|link| link.points.iter().map(move |point| (link, point)))
-        };
-        if points().next().is_none() {
+        let points = Points(&links);
+        if points.all().next().is_none() {
             return Err(GateError::NotEngaged);
         }
-        let worst =
-            |name: &str, threshold: &Threshold, what: &str, of: fn(&EnginesPoint) -> f64| {
-                // What is no number is the worst of all.
-                let share = |point| {
-                    if f64::is_nan(of(point)) {
-                        f64::INFINITY
-                    } else {
-                        of(point)
-                    }
-                };
-                let (link, point) =
-                    points().max_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)))?;
-                let what = format!(
-                    "{what}, at worst, behind {} GB/s with {:.1} MiB of tail",
-                    link.rates.link_bytes_per_s / 1e9,
-                    point.tail_bytes / 1_048_576.0
-                );
-                Some(Check::at_most(name, threshold, what, of(point)))
-            };
-        let runs = || points().flat_map(|(_, point)| point.runs());
-        let differ = runs().filter(|run| !run.bits_equal).count();
+        let differ = points.runs().filter(|run| !run.bits_equal).count();
         let t = thresholds;
-        let mut checks: Vec<Check> = [
-            worst(
+        let checks = vec![
+            points.worst(
                 "hybrid-over-bound",
                 &t.hybrid_over_bound,
                 "hybrid over (C + T/H)/(1 + L/H)",
-                |p| p.hybrid.ms / p.bound_ms,
+                |point| point.hybrid.ms / point.bound_ms,
             ),
-            worst(
+            points.worst(
                 "hybrid-over-better",
                 &t.hybrid_over_better,
                 "hybrid over the better of stream and host",
-                |p| p.hybrid.ms / p.better_ms(),
+                |point| point.hybrid.ms / point.better_ms(),
             ),
-            worst(
+            points.middle(
                 "stream-over-longer",
                 &t.stream_over_longer,
                 "stream over max(C, T/L)",
-                |p| p.stream.ms / p.longer_ms(),
+                |point| point.stream.ms / point.longer_ms(),
             ),
-            worst(
+            points.worst(
                 "host-over-sum",
                 &t.host_over_sum,
                 "host over C + T/H",
-                |p| p.host.ms / p.sum_ms(),
+                |point| point.host.ms / point.sum_ms(),
             ),
-            worst(
+            points.worst(
                 "auto-off-hybrid",
                 &t.auto_off_hybrid,
                 "auto off hybrid by",
-                |p| (p.auto.ms / p.hybrid.ms - 1.0).abs(),
+                |point| (point.auto.ms / point.hybrid.ms - 1.0).abs(),
             ),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        checks.push(Check::at_most(
-            "other-bits",
-            &t.other_bits,
-            format!(
-                "of {} runs with a tail, those with other bits than without one",
-                runs().count()
+            Check::at_most(
+                "other-bits",
+                &t.other_bits,
+                format!(
+                    "of {} runs with a tail, those with other bits than without one",
+                    points.runs().count()
+                ),
+                differ as f64,
             ),
-            differ as f64,
-        ));
+        ];
         let reckoned = links.iter().all(|link| link.reckoned);
         let note = if reckoned { RECKONED } else { BY_THE_CLOCK };
         Ok(Self {

@@ -25,7 +25,7 @@ const ALL_NEEDLES: &[&str] = &["run", "gates/specs/niah-all.toml"];
 /// Time of a step over the length of the tail.
 const TAILS: &[&str] = &["run", "gates/specs/cliff.toml"];
 
-/// Time of a step by who attends to the tail, and the same with twice the text.
+/// Time of a step by who attends to the tail, and the same over a longer text.
 const ENGINES: &[&str] = &["run", "gates/specs/engines.toml"];
 const ALL_ENGINES: &[&str] = &["run", "gates/specs/engines-all.toml"];
 
@@ -55,8 +55,13 @@ const ARCHITECTURES: [&str; 7] = [
     "byte-pairs",
 ];
 
-/// The same with the tail's tiles brought to a device.
-const ON_A_DEVICE: &[&str] = &["--device", "sim:mem=256MiB"];
+/// The same with a part of the tail's tiles brought to a device, over so slow a link that the host attends to the others.
+const ON_A_DEVICE: &[&str] = &[
+    "--device",
+    "sim:mem=256MiB,link=50MB/s",
+    "--tail-engine",
+    "hybrid",
+];
 
 /// The small real model with a quantised cache.
 const QUANTISED: &[&str] = &[
@@ -174,7 +179,7 @@ pub fn engines(place: &Place) -> Result<Counts> {
     Ok(Counts::new(1 + ENGINE_FAULTS.len() as u64, 0, 0))
 }
 
-/// The same over twice the text and more tails.
+/// The same over a longer text and with more tails.
 pub fn all_engines(place: &Place) -> Result<Counts> {
     gate(place)?.run(ALL_ENGINES, None)?;
     Ok(Counts::ONE)

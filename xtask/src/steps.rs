@@ -217,7 +217,7 @@ pub fn engines(place: &Place) -> Result<Outcome> {
     counted(equiv::engines(place))
 }
 
-/// The same over twice the text and more tails.
+/// The same over a longer text and with more tails.
 pub fn engines_all(place: &Place) -> Result<Outcome> {
     counted(equiv::all_engines(place))
 }
