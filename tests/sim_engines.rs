@@ -231,3 +231,22 @@ fn a_tail_of_another_type_has_the_same_bits_everywhere() {
         }
     }
 }
+
+/// A thread could ask for a tile's partials while another was still reckoning when they come: the host's time was then left out.
+#[test]
+fn regression_a_step_takes_as_long_whatever_the_threads() {
+    let twins = Twins::new(&backend(), &shape(4));
+    let taken = |threads| {
+        let params = params().threads(threads);
+        let spill = spill(32, TailEngine::Host);
+        steps(&mut context(&twins.device, &params, spill), 1000).ns
+    };
+    let expected = taken(1);
+    for _ in 0..3 {
+        let found = taken(2);
+        assert!(
+            (found / expected - 1.0).abs() < 0.01,
+            "{found} ns, and with one thread {expected}"
+        );
+    }
+}
