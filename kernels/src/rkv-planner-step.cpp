@@ -17,14 +17,17 @@ constexpr int CLOSER = 16;
 // Of the host's memory, what is left to its kernel where the link could take all.
 constexpr double LEFT_MIN = 0.05;
 
+// Parts of the host's memory that the link may be held to.
+constexpr int LINK_PARTS = 8;
+
 // A longer tail is played through in longer copies: what one copy more or less moves is then less than a thousandth.
 constexpr double COPIES_MAX = 256;
 
 class walk {
 public:
-    walk(const step_model & step, double host_share) : step(step), host_share(host_share) {
+    // `link`: bytes per second that the ring asks of it, 0: without end.
+    walk(const step_model & step, double host_share, double link) : step(step), host_share(host_share), link(link) {
         const double memory = step.memory_bytes_s;
-        link = memory > 0 && (step.link_bytes_s == 0 || step.link_bytes_s > memory) ? memory : step.link_bytes_s;
         if (memory > 0 && host_share > 0 && host_share < 1) {
             host_least_s_byte = 1/std::max(memory - link, LEFT_MIN*memory);
         }
@@ -45,7 +48,7 @@ public:
 private:
     const step_model &  step;
     const double        host_share;
-    double              link;                  // bytes per second, 0: without end
+    const double        link;                  // bytes per second, 0: without end
     double              host_least_s_byte = 0; // by the host's memory, while the link reads it too
     double              now       = 0;
     double              link_free = 0;
@@ -93,7 +96,19 @@ private:
 } // namespace
 
 double step_s(const step_model & step, double host_share) {
-    return walk(step, host_share).run();
+    const double memory = step.memory_bytes_s;
+    const double link   = memory > 0 && (step.link_bytes_s == 0 || step.link_bytes_s > memory) ? memory : step.link_bytes_s;
+    double least = walk(step, host_share, link).run();
+    if (memory > 0 && host_share > 0 && host_share < 1) {
+        // A link that could take all of the host's memory need not: the host may read what it leaves.
+        for (int i = 1; i < LINK_PARTS; ++i) {
+            const double part = memory*i/LINK_PARTS;
+            if (part < link) {
+                least = std::min(least, walk(step, host_share, part).run());
+            }
+        }
+    }
+    return least;
 }
 
 double best_share(const step_model & step) {
