@@ -93,7 +93,10 @@ pub fn number(value: f64) -> String {
     }
     if (0.01..1e6).contains(&value.abs()) {
         let digits = format!("{value:.4}");
-        return digits.trim_end_matches('0').to_owned();
+        return digits
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .to_owned();
     }
     format!("{value:.3e}")
 }
@@ -171,6 +174,8 @@ mod tests {
         assert_eq!(line(3.25), "FAILED: what: 3.25 <= 2");
         let near = Check::at_most("n", &threshold(1.05), "what", 1.050_000_1).line();
         assert_eq!(near, "FAILED: what: 1.0500001 <= 1.05");
+        assert_eq!(line(1.000_001), "ok: what: 1 <= 2");
+        assert_eq!(line(2.000_001), "FAILED: what: 2.000001 <= 2");
         assert_eq!(exact(2f64.powi(-24)), "5.960464477539063e-8");
         assert_eq!([exact(0.0), exact(1.05)], ["0", "1.05"]);
     }
