@@ -72,7 +72,7 @@ predicted with 65536 tokens in the cache, of which 1.88 GiB lie in the tail:
   engine       ms/token   tokens/s    by host
   stream         100.66        9.9         0%
   host            77.12       13.0       100%
-  hybrid          55.77       17.9        45%  <- auto
+  hybrid          50.33       19.9        53%  <- auto
   (resident)      13.36       74.9              if every cell were on the device
 ";
     let text = stdout(&output);

@@ -14,24 +14,12 @@ constexpr int STEPS = 4;
 constexpr int SHARES = 32;
 constexpr int CLOSER = 16;
 
-// Of the host's memory, what is left to its kernel where the link could take all.
-constexpr double LEFT_MIN = 0.05;
-
-// Parts of the host's memory that the link may be held to.
-constexpr int LINK_PARTS = 8;
-
 // A longer tail is played through in longer copies: what one copy more or less moves is then less than a thousandth.
 constexpr double COPIES_MAX = 256;
 
 class walk {
 public:
-    // `link`: bytes per second that the ring asks of it, 0: without end.
-    walk(const step_model & step, double host_share, double link) : step(step), host_share(host_share), link(link) {
-        const double memory = step.memory_bytes_s;
-        if (memory > 0 && host_share > 0 && host_share < 1) {
-            host_least_s_byte = 1/std::max(memory - link, LEFT_MIN*memory);
-        }
-    }
+    walk(const step_model & step, double host_share) : step(step), host_share(host_share) {}
 
     double run() {
         double began = 0;
@@ -48,13 +36,11 @@ public:
 private:
     const step_model &  step;
     const double        host_share;
-    const double        link;                  // bytes per second, 0: without end
-    double              host_least_s_byte = 0; // by the host's memory, while the link reads it too
     double              now       = 0;
     double              link_free = 0;
     std::vector<double> released; // when the reader of each copy gave its slot back
 
-    double over_link(double bytes) const { return link > 0 ? bytes/link : 0; }
+    double over_link(double bytes) const { return step.link_bytes_s > 0 ? bytes/step.link_bytes_s : 0; }
 
     void attend(const step_layer & l) {
         const double begun   = now;
@@ -67,7 +53,7 @@ private:
         if (by_host > 0) {
             const double tiles = std::ceil(by_host/std::max(l.tile_bytes, 1.0));
             const double asked = begun + step.latency_s + over_link(l.query_bytes);
-            const double ended = asked + by_host*std::max(l.host_s_byte, host_least_s_byte);
+            const double ended = asked + by_host*l.host_s_byte;
             link_free += over_link(tiles*l.partial_bytes);
             now = std::max(now, ended + step.latency_s + over_link(l.partial_bytes));
         }
@@ -96,19 +82,13 @@ private:
 } // namespace
 
 double step_s(const step_model & step, double host_share) {
-    const double memory = step.memory_bytes_s;
-    const double link   = memory > 0 && (step.link_bytes_s == 0 || step.link_bytes_s > memory) ? memory : step.link_bytes_s;
-    double least = walk(step, host_share, link).run();
-    if (memory > 0 && host_share > 0 && host_share < 1) {
-        // A link that could take all of the host's memory need not: the host may read what it leaves.
-        for (int i = 1; i < LINK_PARTS; ++i) {
-            const double part = memory*i/LINK_PARTS;
-            if (part < link) {
-                least = std::min(least, walk(step, host_share, part).run());
-            }
-        }
+    double tail = 0;
+    for (const step_layer & layer : step.layers) {
+        tail += layer.tail_bytes;
     }
-    return least;
+    // Whoever reads it, the tail is read from the host's memory.
+    const double least = step.memory_bytes_s > 0 ? tail/step.memory_bytes_s : 0;
+    return std::max(walk(step, host_share).run(), least);
 }
 
 double best_share(const step_model & step) {
