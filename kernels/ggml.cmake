@@ -3,6 +3,7 @@ set(RKV_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 target_sources(ggml-base PRIVATE
     ${RKV_DIR}/src/rkv-backend.cpp
+    ${RKV_DIR}/src/rkv-built.cpp
     ${RKV_DIR}/src/rkv-fault.cpp
 )
 target_include_directories(ggml-base PUBLIC $<BUILD_INTERFACE:${RKV_DIR}/include>)

@@ -9,7 +9,13 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-kv-split.cpp
     ${RKV_DIR}/src/rkv-local.cpp
     ${RKV_DIR}/src/rkv-locality.cpp
+    ${RKV_DIR}/src/rkv-pages.cpp
     ${RKV_DIR}/src/rkv-plan.cpp
+    ${RKV_DIR}/src/rkv-planner-step.cpp
+    ${RKV_DIR}/src/rkv-planner.cpp
+    ${RKV_DIR}/src/rkv-probe-copy.cpp
+    ${RKV_DIR}/src/rkv-probe-graph.cpp
+    ${RKV_DIR}/src/rkv-probe.cpp
     ${RKV_DIR}/src/rkv-report.cpp
     ${RKV_DIR}/src/rkv-ring.cpp
     ${RKV_DIR}/src/rkv-residency.cpp
@@ -29,6 +35,7 @@ set(RKV_LLAMA_SOURCES
     ${RKV_DIR}/src/rkv-shim-text.cpp
     ${RKV_DIR}/src/rkv-staging.cpp
     ${RKV_DIR}/src/rkv-state-file.cpp
+    ${RKV_DIR}/src/rkv-tail-type.cpp
 )
 
 target_sources(llama PRIVATE ${RKV_LLAMA_SOURCES})

@@ -3,12 +3,21 @@ set(RKV_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 function(rkv_add_test name)
     add_executable(${name} ${ARGN})
-    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src ${RKV_DIR}/include ${RKV_DIR}/tests)
+    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/ggml/src
+        ${RKV_DIR}/include ${RKV_DIR}/src ${RKV_DIR}/cuda ${RKV_DIR}/tests)
     target_link_libraries(${name} PRIVATE llama-common)
 endfunction()
+
+# What of the CUDA backend runs without a device.
+set(RKV_CUDA_HOST ${RKV_DIR}/cuda/rkv-cuda-node.cpp ${RKV_DIR}/src/rkv-attn-args.cpp)
 
 rkv_add_test(test-rkv-archs ${RKV_DIR}/tests/test-rkv-archs.cpp)
 rkv_add_test(test-rkv-attn  ${RKV_DIR}/tests/test-rkv-attn.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp)
 rkv_add_test(test-rkv-rope  ${RKV_DIR}/tests/test-rkv-rope.cpp)
 rkv_add_test(test-rkv-sim   ${RKV_DIR}/tests/test-rkv-sim.cpp)
+rkv_add_test(test-rkv-cuda  ${RKV_DIR}/tests/test-rkv-cuda.cpp ${RKV_DIR}/tests/test-rkv-cuda-host.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp ${RKV_CUDA_HOST})
+rkv_add_test(test-rkv-stream-ring ${RKV_DIR}/tests/test-rkv-stream-ring.cpp ${RKV_DIR}/tests/test-rkv-lanes.cpp ${RKV_DIR}/tests/test-rkv-small-cache.cpp
+    ${RKV_DIR}/tests/test-rkv-cuda-host.cpp
+    ${RKV_CUDA_HOST} ${RKV_DIR}/src/rkv-collect.cpp ${RKV_DIR}/src/rkv-ring.cpp ${RKV_DIR}/src/rkv-stream-ring.cpp)
+rkv_add_test(test-rkv-device ${RKV_DIR}/tests/test-rkv-device.cpp ${RKV_DIR}/tests/test-rkv-attn-device.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp)
 rkv_add_test(bench-rkv-attn ${RKV_DIR}/tests/bench-rkv-attn.cpp)

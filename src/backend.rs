@@ -16,7 +16,7 @@ static ABI_MARKER: unsafe extern "C" fn() -> u32 = ffi::rkv_abi_v1;
 const ABI_VERSION: u32 = 1;
 
 /// Sizes of the structs that cross the boundary, as this crate knows them. The order is `rkv_layout_digest`'s.
-const STRUCT_SIZES: [usize; 17] = [
+const STRUCT_SIZES: [usize; 25] = [
     size_of::<ffi::llama_model_params>(),
     size_of::<ffi::llama_context_params>(),
     size_of::<ffi::llama_batch>(),
@@ -34,6 +34,14 @@ const STRUCT_SIZES: [usize; 17] = [
     size_of::<ffi::rkv_staging_totals>(),
     size_of::<ffi::rkv_link_totals>(),
     size_of::<ffi::rkv_params>(),
+    size_of::<ffi::rkv_rates>(),
+    size_of::<ffi::rkv_plan_layer>(),
+    size_of::<ffi::rkv_plan_model>(),
+    size_of::<ffi::rkv_plan_ask>(),
+    size_of::<ffi::rkv_plan_result>(),
+    size_of::<ffi::rkv_engine_rates>(),
+    size_of::<ffi::rkv_engine_choice>(),
+    size_of::<ffi::rkv_probe_run>(),
 ];
 
 /// Proof that llama.cpp was started and has a CPU backend. Copy it freely; starting happens once per process.

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ffi;
 use crate::rolling::RollingKv;
 
 /// How a row of K or V is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum KvType {
     /// 32-bit floating point.
@@ -28,6 +31,7 @@ pub enum KvType {
     /// 5 bits per value.
     Q4_1,
     /// 4.5 bits per value, from a table that is not linear.
+    #[serde(rename = "iq4_nl")]
     Iq4Nl,
 }
 
@@ -49,6 +53,27 @@ impl KvType {
     #[must_use]
     pub fn is_quantised(self) -> bool {
         !matches!(self, Self::F32 | Self::F16 | Self::Bf16)
+    }
+
+    /// Bits of a value, with its share of the block's scale.
+    #[must_use]
+    pub fn bits(self) -> f64 {
+        match self {
+            Self::F32 => 32.0,
+            Self::F16 | Self::Bf16 => 16.0,
+            Self::Q8_0 => 8.5,
+            Self::Q5_1 => 6.0,
+            Self::Q5_0 => 5.5,
+            Self::Q4_1 => 5.0,
+            Self::Q4_0 | Self::Iq4Nl => 4.5,
+        }
+    }
+
+    /// Bytes of so many values, a whole number of blocks.
+    pub(crate) fn bytes_of(self, values: u64) -> u64 {
+        let values = i64::try_from(values).unwrap_or(i64::MAX);
+        // SAFETY: only looks up a table that has an entry for every type.
+        unsafe { ffi::ggml_row_size(self.to_ffi(), values) as u64 }
     }
 
     pub(crate) fn to_ffi(self) -> ffi::ggml_type {

@@ -4,10 +4,12 @@
 //! a C++ exception through because of what it was given.
 
 mod context;
+mod cuda;
 mod decode;
 mod load;
 mod local;
 mod locality;
+mod plan;
 mod rolling;
 mod sampler;
 mod sequence;
@@ -18,10 +20,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub use context::ContextError;
+pub use cuda::CudaError;
 pub use decode::{DecodeError, OutputError};
 pub use load::LoadError;
 pub use local::LocalLayersError;
 pub use locality::LocalityError;
+pub use plan::PlanError;
 pub use rolling::RollingKvError;
 pub use sampler::SamplerError;
 pub use sequence::SequenceError;
@@ -71,6 +75,12 @@ pub enum Error {
     /// From measuring where attention looks.
     #[error(transparent)]
     Locality(#[from] LocalityError),
+    /// From planning.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// From asking the CUDA driver.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
 }
 
 /// Why the library could not be started.

@@ -28,7 +28,7 @@ pub(crate) struct Header {
     /// Entries that describe the computation, `<architecture>.*`, with their values' raw bytes.
     pub(crate) hyperparameters: Vec<(String, Vec<u8>)>,
     pub(crate) tensors: Vec<TensorInfo>,
-    split_count: u64,
+    pub(crate) split_count: u64,
 }
 
 /// Why the bytes are not a header, before the path is known.

@@ -34,10 +34,12 @@
 mod backend;
 mod batch;
 mod breakdown;
+mod calibrate;
 mod chat;
 mod context;
 mod context_checks;
 mod context_params;
+mod cuda;
 mod decode;
 mod decode_checks;
 mod device;
@@ -56,6 +58,8 @@ mod memory;
 mod model;
 mod model_params;
 mod perf;
+mod plan;
+mod probe;
 mod ptr;
 mod residency;
 #[cfg(test)]
@@ -82,14 +86,16 @@ mod vocab;
 pub use backend::Backend;
 pub use batch::{Batch, Output};
 pub use breakdown::MemoryUse;
+pub use calibrate::{CalibrateParams, Calibration, Measured, calibrate};
 pub use chat::{Answer, ChatMessage, ChatTemplate};
 pub use context::{AbortHandle, Context};
 pub use context_params::{Attention, ContextParams, FlashAttention, KvType, Pooling, RopeScaling};
+pub use cuda::{CudaCard, CudaDriver, CudaLink};
 pub use device::{Device, DeviceKind, Feature, LinkTotals};
 pub use error::{
-    BackendError, ChatError, ContextError, DecodeError, Error, Failure, FailureKind, LoadError,
-    LocalLayersError, LocalityError, OutputError, Result, RollingKvError, SamplerError,
-    SequenceError, StateError, VocabError,
+    BackendError, ChatError, ContextError, CudaError, DecodeError, Error, Failure, FailureKind,
+    LoadError, LocalLayersError, LocalityError, OutputError, PlanError, Result, RollingKvError,
+    SamplerError, SequenceError, StateError, VocabError,
 };
 pub use fault::{Fault, FaultGuard};
 pub use local::LocalLayers;
@@ -99,6 +105,10 @@ pub use memory::Memory;
 pub use model::Model;
 pub use model_params::{LoadMode, ModelParams, SplitMode};
 pub use perf::Perf;
+pub use plan::{
+    EnginePlan, LayerShape, ModelShape, Plan, PlanEngine, PlanFit, PlanRequest, Rates, plan,
+};
+pub use probe::{Probe, ProbeKind, ProbeRun};
 pub use residency::{Counters, LayerResidency, Local, Part, Residency, Row};
 pub use rolling::{Order, RollingKv, Schedule, Shift, ShiftPath};
 pub use rope::LayerRope;

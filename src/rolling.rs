@@ -84,6 +84,8 @@ pub struct RollingKv {
     copy_cells: u32,
     engine: TailEngine,
     host_threads: u32,
+    tail_k: Option<KvType>,
+    tail_v: Option<KvType>,
     shift: Shift,
     shift_path: ShiftPath,
     local: Option<LocalLayers>,
@@ -124,6 +126,8 @@ impl RollingKv {
             copy_cells: 0,
             engine: TailEngine::Auto,
             host_threads: 0,
+            tail_k: None,
+            tail_v: None,
             shift: Shift::Rerope,
             shift_path: ShiftPath::Auto,
             local: None,
@@ -171,6 +175,20 @@ impl RollingKv {
     /// Threads of the host engine, which sleep while it has nothing to do; as many as the context computes with unless set.
     pub fn host_threads(mut self, threads: u32) -> Self {
         self.host_threads = threads;
+        self
+    }
+
+    /// Type of K in host memory, at most as large as that of the cache. Attention over what is stored stays exact, but what is
+    /// stored is rounded as in a quantised cache: **this changes what the model says**. A saved state holds the cache's own types, so
+    /// that rows of the tail are rounded once more when they come back.
+    pub fn tail_type_k(mut self, kind: KvType) -> Self {
+        self.tail_k = Some(kind);
+        self
+    }
+
+    /// Type of V in host memory; see [`RollingKv::tail_type_k`].
+    pub fn tail_type_v(mut self, kind: KvType) -> Self {
+        self.tail_v = Some(kind);
         self
     }
 
@@ -229,6 +247,8 @@ impl RollingKv {
         if params.kv_on_host {
             return Err(RollingKvError::CacheOnHost);
         }
+        check_tail_type("keys", self.tail_k, params.type_k)?;
+        check_tail_type("values", self.tail_v, params.type_v)?;
 
         let n_layer = model.n_layer();
         let mut layer_window = vec![i64::from(ffi::RKV_WINDOW_DEFAULT); n_layer as usize];
@@ -246,6 +266,19 @@ impl RollingKv {
             tile,
             layer_window,
         })
+    }
+}
+
+fn check_tail_type(
+    what: &'static str,
+    asked: Option<KvType>,
+    cache: KvType,
+) -> Result<(), RollingKvError> {
+    match asked {
+        Some(asked) if asked.bits() > cache.bits() => {
+            Err(RollingKvError::TailType { what, asked, cache })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -282,6 +315,7 @@ impl Checked {
                 Window::Auto { vram_target } => vram_target,
                 _ => 0,
             },
+            reserve_bytes: 0,
             layer_window: self.layer_window.as_ptr(),
             n_layer_window: self.layer_window.len(),
             staging: ffi::rkv_staging_params {
@@ -303,8 +337,8 @@ impl Checked {
                 ShiftPath::Host => ffi::RKV_SHIFT_PATH_HOST,
                 ShiftPath::Device => ffi::RKV_SHIFT_PATH_DEVICE,
             },
-            tail_type_k: 0,
-            tail_type_v: 0,
+            tail_type_k: asked.tail_k.map_or(0, |kind| 1 + kind.to_ffi()),
+            tail_type_v: asked.tail_v.map_or(0, |kind| 1 + kind.to_ffi()),
             local_layers: std::ptr::null(),
             n_local_layers: 0,
             local_cells: 0,

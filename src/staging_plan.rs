@@ -23,6 +23,7 @@ fn need() -> ffi::rkv_staging_need {
         v_row_bytes: 384,
         cells_layer: 5120,
         cells_all: 30 * 5120,
+        host: std::ptr::null(),
     }
 }
 
@@ -73,6 +74,7 @@ fn the_slots_hold_what_the_link_brings_while_no_tile_is_read() {
     let long = ffi::rkv_staging_need {
         cells_layer: 65_536,
         cells_all: 30 * 65_536,
+        host: std::ptr::null(),
         ..need()
     };
     for bytes_s in [2e9, 6.4e9, 25e9] {
@@ -91,6 +93,7 @@ fn the_slots_are_much_less_than_the_tails() {
     let short = ffi::rkv_staging_need {
         cells_layer: 300,
         cells_all: 300,
+        host: std::ptr::null(),
         ..need()
     };
     let chosen = choose(asked(0, 0), short, CARD);
@@ -137,6 +140,7 @@ proptest! {
             v_row_bytes: if value { row } else { 0 },
             cells_layer,
             cells_all: layers * cells_layer,
+        host: std::ptr::null(),
         };
         let chosen = choose(asked(depth, copy), need, Device { free, bytes_s, latency_s });
         prop_assert!(chosen.copy_cells >= tile_cells && chosen.copy_cells.is_multiple_of(tile_cells));

@@ -3,7 +3,7 @@
 mod common;
 
 use common::sim::{
-    TILE, Twins, context, few_tokens_at_once, prompt_and_decode, shape,
+    TILE, Twins, alone, context, few_tokens_at_once, prompt_and_decode, shape,
     streams_of_different_lengths,
 };
 use common::{logits_after, some_tokens};
@@ -69,6 +69,7 @@ fn steps(context: &mut Context<'_>, depth: usize) -> Steps {
 
 #[test]
 fn no_bit_depends_on_who_attends_to_the_tail() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(3));
     for (threads, kv_type) in [
         (1, KvType::F16),
@@ -94,6 +95,7 @@ fn no_bit_depends_on_who_attends_to_the_tail() {
 
 #[test]
 fn drafts_and_streams_are_attended_to_by_the_host_as_well() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(3));
     let three = ContextParams::new(3 * 512)
         .n_ubatch(64)
@@ -118,6 +120,7 @@ fn drafts_and_streams_are_attended_to_by_the_host_as_well() {
 /// Queries of one step and the mask go down, partials come up; no row of the tail does.
 #[test]
 fn with_the_host_alone_nothing_but_queries_and_partials_moves() {
+    let _alone = alone();
     let shape = shape(4);
     let twins = Twins::new(&backend(), &shape);
     let mut spilled = context(&twins.device, &params(), spill(256, TailEngine::Host));
@@ -149,6 +152,7 @@ fn with_the_host_alone_nothing_but_queries_and_partials_moves() {
 /// Both ends of a short and of a long tail: a step takes what theory says of its engine, and the hybrid takes the least.
 #[test]
 fn each_engine_takes_what_theory_says() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(6));
     let resident = RollingKv::resident();
     for depth in [600, 1200, 1900] {
@@ -181,6 +185,7 @@ fn each_engine_takes_what_theory_says() {
 /// What computing hides, the host leaves to the link.
 #[test]
 fn a_tail_that_the_link_brings_in_time_is_left_to_it() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(6));
     let mut spilled = context(&twins.device, &params(), spill(640, TailEngine::Hybrid));
     let found = steps(&mut spilled, 660);
@@ -192,6 +197,7 @@ fn a_tail_that_the_link_brings_in_time_is_left_to_it() {
 /// The split stays once it is found: what was copied ahead is what the next step needs.
 #[test]
 fn the_split_settles() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(6));
     let mut spilled = context(&twins.device, &params(), spill(256, TailEngine::Hybrid));
     let found = steps(&mut spilled, 1500);
@@ -206,4 +212,49 @@ fn the_split_settles() {
         last.tiles_discarded <= discarded + 2 * last.depth,
         "{discarded} {last:?}"
     );
+}
+
+/// A tail of a smaller type has the same bits on the device as on the CPU, whoever attends to it.
+#[test]
+fn a_tail_of_another_type_has_the_same_bits_everywhere() {
+    let _alone = alone();
+    let twins = Twins::new(&backend(), &shape(3));
+    for (k, v) in [(KvType::Q8_0, KvType::Q8_0), (KvType::F16, KvType::Q4_0)] {
+        for window in [0, 64] {
+            let typed = |engine| spill(window, engine).tail_type_k(k).tail_type_v(v);
+            let run = |model, engine| {
+                let mut context = context(model, &params(), typed(engine));
+                (
+                    prompt_and_decode(&mut context, 0, 400),
+                    context.residency().totals().tiles_host,
+                )
+            };
+            let (expected, _) = run(&twins.cpu, TailEngine::Auto);
+            for engine in TailEngine::ALL {
+                let (found, tiles_host) = run(&twins.device, engine);
+                assert!(found == expected, "{engine:?}, window {window}, {k} {v}");
+                assert_eq!(tiles_host > 0, engine != TailEngine::Stream, "{engine:?}");
+            }
+        }
+    }
+}
+
+/// A thread could ask for a tile's partials while another was still reckoning when they come: the host's time was then left out.
+#[test]
+fn regression_a_step_takes_as_long_whatever_the_threads() {
+    let _alone = alone();
+    let twins = Twins::new(&backend(), &shape(4));
+    let taken = |threads| {
+        let params = params().threads(threads);
+        let spill = spill(32, TailEngine::Host);
+        steps(&mut context(&twins.device, &params, spill), 1000).ns
+    };
+    let expected = taken(1);
+    for _ in 0..3 {
+        let found = taken(2);
+        assert!(
+            (found / expected - 1.0).abs() < 0.01,
+            "{found} ns, and with one thread {expected}"
+        );
+    }
 }

@@ -3,16 +3,12 @@
 
 mod common;
 
-use std::sync::{Mutex, PoisonError};
-
 use common::sim::{
-    Twins, bits, context, few_tokens_at_once, in_fragments, prompt_and_decode, shape, two_in_turns,
+    Twins, alone, bits, context, few_tokens_at_once, in_fragments, prompt_and_decode, shape,
+    two_in_turns,
 };
 use common::{logits_after, some_tokens};
 use rolling_kv::{Backend, Context, ContextParams, Fault, Model, RollingKv, TailEngine};
-
-/// One test at a time: the faults of one would be seen by the others.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Copies are slow, so that one which comes too early or too late does.
 fn backend() -> Backend {
@@ -56,7 +52,7 @@ fn restored(context: &mut Context<'_>) -> Vec<u32> {
 /// Whether the fault shows in one of a few tries; one is a race that a machine may win by chance.
 #[track_caller]
 fn shows(fault: Fault, run: impl Fn() -> Vec<u32>) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let expected = run();
     let seen = (0..10).any(|_| {
         let guard = fault.inject();
@@ -157,7 +153,7 @@ fn shows_midway(
     rest: impl Fn(&mut Context<'_>) -> Vec<u32>,
 ) {
     let twins = Twins::new(&backend(), &shape(3));
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let run = |faulty: bool| {
         let mut context = spilled(&twins.device, params, 4);
         start(&mut context);

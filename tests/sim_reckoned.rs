@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::sim::{TILE, Twins, bits, prompt_and_decode, shape};
+use common::sim::{TILE, Twins, alone, bits, prompt_and_decode, shape};
 use common::{logits_after, some_tokens};
 use rolling_kv::{Backend, Context, ContextParams, Model, RollingKv, Schedule, TailEngine};
 
@@ -42,6 +42,7 @@ fn step(context: &mut Context<'_>) -> (u64, u64) {
 
 #[test]
 fn no_bit_depends_on_how_time_passes() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(3));
     for threads in [1, 2] {
         let params = params().threads(threads);
@@ -64,6 +65,7 @@ fn no_bit_depends_on_how_time_passes() {
 /// copies that wait for their layer takes both.
 #[test]
 fn the_ring_takes_the_longer_of_the_two_and_the_op_schedule_their_sum() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(4));
     let run = |spill| step(&mut context(&twins.device, &params(), spill));
     let (compute, none) = run(RollingKv::resident());
@@ -90,6 +92,7 @@ fn the_ring_takes_the_longer_of_the_two_and_the_op_schedule_their_sum() {
 /// A tail that takes less than computing costs nothing.
 #[test]
 fn a_short_tail_is_free() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(4));
     let run = |spill| step(&mut context(&twins.device, &params(), spill));
     let (compute, _) = run(RollingKv::resident());
@@ -103,6 +106,7 @@ fn a_short_tail_is_free() {
 
 #[test]
 fn the_same_run_takes_the_same_time() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(3));
     let run = || {
         let spill = RollingKv::window_cells(64).copy_cells(64).ring_depth(4);
@@ -115,6 +119,7 @@ fn the_same_run_takes_the_same_time() {
 /// Half of the cache spilled: a prompt's ubatches take what computing or copying takes, whichever is longer.
 #[test]
 fn a_prompt_takes_the_longer_of_computing_and_copying() {
+    let _alone = alone();
     let twins = Twins::new(&backend(), &shape(4));
     let prompt = |spill| {
         let mut context = context(&twins.device, &params(), spill);

@@ -2,9 +2,11 @@
 
 use clap::{ArgAction, Parser, Subcommand};
 
+use crate::calibrate::CalibrateArgs;
 use crate::doctor::DoctorArgs;
 use crate::fetch::FetchArgs;
 use crate::gate::GateArgs;
+use crate::plan::PlanArgs;
 use crate::profile::ProfileArgs;
 use crate::run::RunArgs;
 use crate::version;
@@ -66,7 +68,45 @@ pub enum Command {
     /// Show how far each layer and head of a model looks
     #[command(long_about = PROFILE_ABOUT)]
     Profile(ProfileArgs),
+
+    /// Measure this machine's link, device and host, for plans
+    #[command(long_about = CALIBRATE_ABOUT)]
+    Calibrate(CalibrateArgs),
+
+    /// Say what fits and how fast it would be, before anything is loaded
+    #[command(long_about = PLAN_ABOUT)]
+    Plan(Box<PlanArgs>),
 }
+
+const CALIBRATE_ABOUT: &str = "\
+Measure this machine's link, device and host, for plans.
+
+The link is measured both ways, from pinned and from ordinary memory; the device by graphs of different size, which tell what \
+a node takes and what a byte; the host by plain reads, and by the kernel that attends to a tail where it lies, for each type. \
+Each number is the middle one of several runs. A simulated device is measured by its own, reckoned time.
+
+What was found is kept as JSON in your cache folder, with what the machine is: a file of another machine is refused.
+
+Examples:
+  rolling-kv calibrate
+  rolling-kv calibrate --device sim:link=6.4GB/s --out rates.json
+  rolling-kv calibrate --host-only --threads 4";
+
+const PLAN_ABOUT: &str = "\
+Say what fits and how fast it would be, before anything is loaded.
+
+Of a model file only the header is read. The plan says what fits, the window that would be chosen, the memory on both sides, \
+what each engine is predicted to take for a token, and the command lines that get it. It reckons with what `rolling-kv \
+calibrate` measured here, with a file of rates from elsewhere, or with what is published of a machine that is not here.
+
+Exit codes: 0 it fits, 1 it does not, 2 it could not be planned.
+
+Examples:
+  rolling-kv plan -m model.gguf --ctx 131072
+  rolling-kv plan -m smollm2 --ctx 8192 --vram 64 --device sim:link=6.4GB/s
+  rolling-kv plan --shape 14b --ctx 131072 --machine rtx4090-gen4 --plot plan.svg
+  rolling-kv plan --shape layers=48,heads=40,kv-heads=8,head-dim=128,weights=9GiB --ctx 65536 --rates rates.json --json
+  rolling-kv plan --list-machines";
 
 const PROFILE_ABOUT: &str = "\
 Show how far each layer and head of a model looks.

@@ -1,8 +1,8 @@
-//! The option `--device`: a device that is not there.
+//! The option `--device`: a device that is not there, or one that is.
 
 use std::fmt;
 
-use rolling_kv::{Backend, BackendError};
+use rolling_kv::{Backend, BackendError, Device, DeviceKind};
 
 /// Starts the backends, and adds the simulated device when one was asked for.
 pub fn start(device: Option<&SimSpec>) -> Result<Backend, BackendError> {
@@ -13,12 +13,82 @@ pub fn start(device: Option<&SimSpec>) -> Result<Backend, BackendError> {
     Ok(backend)
 }
 
+/// A device by its name, or a simulated one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceArg {
+    /// As llama.cpp calls it, such as CUDA0.
+    Named(String),
+    /// One that is not there.
+    Sim(SimSpec),
+}
+
+/// There is no such device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoSuchDevice {
+    #[error("there is no device {name:?}\n  next: name one of {known}, or give sim:link=6.4GB/s")]
+    Named { name: String, known: String },
+    #[error(
+        "this machine has no device with memory of its own, as far as this build can tell\n  \
+         next: give --device sim:link=6.4GB/s for a simulated one, or see `rolling-kv doctor`"
+    )]
+    None,
+}
+
+impl DeviceArg {
+    /// Reads a name, `sim`, or `sim:KEY=VALUE,...`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "sim" || text.contains(':') {
+            return SimSpec::parse(text).map(|spec| Self::Sim(spec.for_timing()));
+        }
+        if text.is_empty() {
+            return Err("give a name such as CUDA0, or sim:link=6.4GB/s".into());
+        }
+        Ok(Self::Named(text.to_owned()))
+    }
+
+    /// The simulated device that was asked for.
+    pub fn sim(this: Option<&Self>) -> Option<&SimSpec> {
+        match this {
+            Some(Self::Sim(spec)) => Some(spec),
+            _ => None,
+        }
+    }
+
+    /// The device that is meant; without a name, the first one with memory of its own.
+    pub fn find(this: Option<&Self>, backend: Backend) -> Result<Device, NoSuchDevice> {
+        let devices = backend.devices();
+        let has_memory = |device: &&Device| device.kind() == DeviceKind::Gpu;
+        match this {
+            Some(Self::Named(name)) => {
+                let found = devices.iter().find(|device| device.name() == *name);
+                found.copied().ok_or_else(|| NoSuchDevice::Named {
+                    name: name.clone(),
+                    known: devices
+                        .iter()
+                        .map(Device::name)
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                })
+            }
+            _ => devices
+                .iter()
+                .find(has_memory)
+                .copied()
+                .ok_or(NoSuchDevice::None),
+        }
+    }
+}
+
 /// What follows `sim:`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimSpec(pub String);
 
 /// Bandwidth of the link when none is given, as in docs/SIM.md.
 const DEFAULT_LINK: &str = "16GB/s";
+
+/// What the host's kernel is reckoned to read when nothing is given, as in docs/SIM.md.
+const DEFAULT_HOST: &str = "20GB/s";
 
 /// Latency of the link when none is given, as in docs/SIM.md.
 const DEFAULT_LATENCY: &str = "10us";
@@ -38,8 +108,7 @@ impl SimSpec {
 
     /// Bandwidth of the link, in bytes per second; `None` when it cannot be read.
     pub fn link_bytes_per_s(&self) -> Option<f64> {
-        let link = self.value_of("link").unwrap_or(DEFAULT_LINK);
-        scaled(link, &RATES)
+        rate(self.value_of("link").unwrap_or(DEFAULT_LINK))
     }
 
     /// Whether it has a value of its own for a key.
@@ -52,6 +121,11 @@ impl SimSpec {
         let latency = self.value_of("latency").unwrap_or(DEFAULT_LATENCY);
         let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
         scaled(latency, &units)
+    }
+
+    /// What it reckons the host's kernel to read, in bytes per second; `None` when it cannot be read.
+    pub fn host_bytes_per_s(&self) -> Option<f64> {
+        rate(self.value_of("hostbw").unwrap_or(DEFAULT_HOST))
     }
 
     /// The last value of a key.
@@ -124,8 +198,13 @@ impl fmt::Display for Rate {
     }
 }
 
+/// Bytes per second.
+fn rate(text: &str) -> Option<f64> {
+    scaled(text, &RATES)
+}
+
 /// A number with one of these units behind it.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+pub fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     units.iter().find_map(|(unit, factor)| {
         let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
         Some(number * factor)
@@ -149,6 +228,19 @@ mod tests {
     }
 
     #[test]
+    fn a_device_is_named_or_simulated() {
+        assert_eq!(
+            DeviceArg::parse("CUDA0"),
+            Ok(DeviceArg::Named("CUDA0".into()))
+        );
+        let sim = DeviceArg::parse("sim:link=2GB/s").unwrap();
+        assert!(DeviceArg::sim(Some(&sim)).is_some_and(|spec| spec.0.ends_with("link=2GB/s")));
+        for wrong in ["", "cuda:0"] {
+            assert!(DeviceArg::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn what_measuring_needs_goes_before_what_was_given() {
         let timed = |spec: &str| SimSpec(spec.into()).for_timing().0;
         assert_eq!(timed(""), FOR_TIMING);
@@ -162,6 +254,11 @@ mod tests {
         assert_eq!(rate("link=500MB/s"), Some(5e8));
         assert_eq!(rate(""), Some(16e9));
         assert_eq!(rate("link=fast"), None);
+        let host = |spec: &str| SimSpec(spec.into()).host_bytes_per_s();
+        assert_eq!(
+            (host(""), host("hostbw=500MB/s"), host("hostbw=x")),
+            (Some(2e10), Some(5e8), None)
+        );
     }
 
     #[test]

@@ -11,6 +11,12 @@ pub struct Copied {
     pub sha256: String,
 }
 
+/// The sha256 of a text, in lower-case hexadecimal digits.
+pub fn of_text(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Bytes read at a time; large enough that the read calls do not show in the time.
 const CHUNK_BYTES: usize = 1 << 18;
 

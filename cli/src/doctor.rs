@@ -1,5 +1,7 @@
 //! `rolling-kv doctor`: says what this machine and this build can do, and whether they fit.
 
+mod cards;
+mod cuda;
 mod libraries;
 mod memory;
 mod module;
@@ -72,6 +74,11 @@ fn examine() -> Report {
         .map(|backend| look_at_devices(*backend))
         .unwrap_or_default();
     let lib_dir = backend.as_ref().ok().map(|backend| backend.lib_dir());
+    let cuda_modules = lib_dir
+        .as_deref()
+        .map(|folder| cuda::look(folder, &libraries))
+        .unwrap_or_default();
+    let cards = cards::look();
     let tools = tools::look(lib_dir.as_deref().and_then(tools_folder).as_deref());
     let memory = memory::look();
     let versions = look_at_versions(&backend);
@@ -80,6 +87,7 @@ fn examine() -> Report {
         features: &features,
         backend: backend.as_ref().err(),
         module: module.as_ref(),
+        cuda_modules: &cuda_modules,
         versions: &versions,
         devices: &devices,
         libraries: &libraries,
@@ -97,7 +105,7 @@ fn examine() -> Report {
         notes,
         versions,
         cpu: Cpu {
-            model: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            model: cpu(),
             threads: run::fitting_threads(),
             control: control.word(),
             features: features
@@ -109,6 +117,8 @@ fn examine() -> Report {
                 .collect(),
         },
         module,
+        cuda_modules,
+        cuda: cards,
         devices,
         libraries,
         memory,
@@ -181,6 +191,16 @@ fn tools_folder(lib_dir: &Path) -> Option<PathBuf> {
         .ancestors()
         .find(|folder| folder.ends_with("rolling-kv"))?;
     Some(builds.parent()?.join("tools"))
+}
+
+/// The processor's name.
+pub fn cpu() -> String {
+    cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+}
+
+/// All of the machine's memory, where the system says it.
+pub fn total_memory_bytes() -> Option<u64> {
+    memory::look().total_bytes
 }
 
 /// The processor's name out of `/proc/cpuinfo`.

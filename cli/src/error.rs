@@ -1,8 +1,10 @@
 //! What a command can end with, and the exit code that belongs to it.
 
+use crate::calibrate::CalibrateError;
 use crate::exit;
 use crate::fetch::FetchError;
 use crate::gate::GateCommandError;
+use crate::plan::PlanCommandError;
 use crate::run::RunError;
 
 /// Why the program does not end with 0. The message says what happened and what to do next.
@@ -15,6 +17,10 @@ pub enum CliError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Gate(#[from] GateCommandError),
+    #[error(transparent)]
+    Calibrate(#[from] CalibrateError),
+    #[error(transparent)]
+    Plan(#[from] PlanCommandError),
 }
 
 impl CliError {
@@ -23,7 +29,7 @@ impl CliError {
         match self {
             Self::Run(error) => error.exit_code(),
             Self::Fetch(error) => error.exit_code(),
-            Self::Gate(_) => exit::COULD_NOT_RUN,
+            Self::Gate(_) | Self::Calibrate(_) | Self::Plan(_) => exit::COULD_NOT_RUN,
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod harness;
 mod logit_equiv;
 mod niah;
 mod parse;
+mod plan;
 mod shift;
 pub(crate) mod spec_words;
 
@@ -31,6 +32,7 @@ pub fn gate(args: &GateArgs, asked: &Asked) -> Result<u8, GateCommandError> {
         Gate::Shift(options) => shift::run(options, asked),
         Gate::Niah(options) => niah::run(options, asked),
         Gate::Budget(options) => budget::run(options, asked),
+        Gate::Plan(options) => plan::run(options, asked),
         Gate::Run(options) => print(options),
     }
 }

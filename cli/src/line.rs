@@ -133,6 +133,7 @@ fn without_a_value(name: &str) -> Option<String> {
         "device" => "CPU".into(),
         "inject" => "nothing".into(),
         "tile-cells" => "128".into(),
+        "tail-type" => "the cache's".into(),
         "vram" => "half of what the whole cache takes".into(),
         "ring-depth" => "chosen by the device".into(),
         _ => return None,

@@ -2,6 +2,7 @@
 
 mod args;
 mod cache;
+mod calibrate;
 mod device;
 mod digest;
 mod doctor;
@@ -13,6 +14,7 @@ mod interrupt;
 mod line;
 mod logging;
 mod models;
+mod plan;
 mod profile;
 mod run;
 mod source;
@@ -43,6 +45,8 @@ fn dispatch(line: &Line) -> Result<u8, CliError> {
         Command::Doctor(args) => Ok(doctor::doctor(args)),
         Command::Gate(args) => Ok(gate::gate(args, &line.asked)?),
         Command::Profile(args) => Ok(profile::profile(args, &line.asked)?),
+        Command::Calibrate(args) => Ok(calibrate::calibrate(args)?),
+        Command::Plan(args) => Ok(plan::plan(args)?),
         Command::Fetch(args) => Ok(fetch::fetch(args).map(|()| exit::OK)?),
     }
 }

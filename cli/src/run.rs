@@ -17,8 +17,9 @@ use std::time::Instant;
 
 use rolling_kv::{Context, Model};
 
-pub use args::{CACHE_TYPES, EngineArg, RunArgs};
+pub use args::{CACHE_TYPES, EngineArg, RunArgs, TAIL_TYPES};
 pub use error::RunError;
+pub use setup::kv_type;
 pub use threads::fitting as fitting_threads;
 
 use crate::{device, exit, interrupt, models, ui};

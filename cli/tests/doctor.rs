@@ -2,7 +2,11 @@
 
 mod common;
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
 
 use common::{program, run, stderr, stdout};
 use serde_json::Value;
@@ -163,4 +167,49 @@ fn without_python_there_is_a_note_and_no_problem() {
         text.contains("note: `rolling-kv fetch` needs python3"),
         "{text}"
     );
+}
+
+#[test]
+fn a_cuda_module_of_another_build_is_found_and_named() {
+    let report = report();
+    let module = PathBuf::from(report["module"]["path"].as_str().unwrap());
+    let folder = TempDir::new().unwrap();
+    symlink(&module, folder.path().join(module.file_name().unwrap())).unwrap();
+    fs::write(
+        folder.path().join("a.c"),
+        "const char rkv_cuda_stamp[] = \"llama.cpp of yesterday\";\n",
+    )
+    .unwrap();
+    let cc = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o", "libggml-cuda.so", "a.c"])
+        .current_dir(folder.path())
+        .status()
+        .unwrap();
+    assert!(cc.success());
+    let output = program()
+        .args(["doctor", "--json"])
+        .env("ROLLING_KV_LIB_DIR", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["cuda_modules"][0]["stamp"], "llama.cpp of yesterday");
+    assert_eq!(report["cuda_modules"][0]["loaded"], false);
+    let problems = report["problems"].as_array().unwrap();
+    let named = problems[0].as_str().unwrap();
+    for part in [
+        "libggml-cuda.so",
+        "llama.cpp of yesterday",
+        "cargo xtask cuda build",
+    ] {
+        assert!(named.contains(part), "no {part:?} in: {named}");
+    }
+}
+
+#[test]
+fn the_driver_of_cards_is_asked_and_its_absence_is_no_problem() {
+    let report = report();
+    let cuda = &report["cuda"];
+    let cards = cuda["cards"].as_array().expect("a list of cards");
+    assert_eq!(cards.is_empty(), cuda["reason"].is_string(), "{cuda}");
 }

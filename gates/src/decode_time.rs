@@ -123,8 +123,9 @@ impl Decoder<'_> {
             step_ms: median(&mut times),
             mean_ms: times.iter().sum::<f64>() / times.len() as f64,
             bytes: (staging.bytes - before.bytes) as f64 / steps,
-            host_bytes: (staging.host_bytes - before.host_bytes) as f64 / steps,
             stalls: (staging.stalls - before.stalls) as f64 / steps,
+            host_bytes: (staging.host_bytes - before.host_bytes) as f64
+                / (decoded.len() - self.warm_up) as f64,
             staging,
             digest: digest.value(),
             device_bytes: residency.device_bytes(),

@@ -153,6 +153,11 @@ pub enum GateError {
     /// The picture cannot be drawn.
     #[error("the picture could not be drawn: {0}")]
     Draw(String),
+    /// The device could not be measured.
+    #[error(
+        "the device could not be measured: {0}\n  next: give it more memory, or another device"
+    )]
+    Calibrate(rolling_kv::Failure),
     /// The model or the context refused.
     #[error(transparent)]
     Model(#[from] rolling_kv::Error),
@@ -174,6 +179,7 @@ from_model!(
     DecodeError,
     LocalityError,
     OutputError,
+    PlanError,
     SequenceError,
     StateError,
     VocabError

@@ -38,6 +38,8 @@ pub struct LogitEquiv {
     pub engine: TailEngine,
     /// How K and V are stored.
     pub kv_type: KvType,
+    /// How they are stored in host memory; `None`: the same.
+    pub tail_type: Option<KvType>,
     /// CPU threads.
     pub threads: u32,
     /// Seed of the built-in text.
@@ -132,8 +134,7 @@ impl LogitEquiv {
         };
         let mut spilled = Vec::new();
         for &cells in &self.windows {
-            let spill = RollingKv::window_cells(cells).tail_engine(self.engine);
-            let mut run = self.tiled("spilled", format!("window-{cells}"), spill);
+            let mut run = self.spilled(cells);
             run.inject = self.inject;
             let (logits, lay) = logits(run)?;
             engaged::check(self.engine, lay.tiles_tail, lay.tiles_host)?;
@@ -160,6 +161,7 @@ impl LogitEquiv {
             surprise_nats: surprise(&stock, n_vocab, &next),
             guess_nats: (n_vocab as f64).ln(),
             engine: self.engine.name(),
+            tail_type: self.tail_type.map(|kind| kind.to_string()),
             stock_vs_stock: Comparison::new(&stock, &noise, n_vocab),
             resident_vs_stock: Comparison::new(&stock, &resident, n_vocab),
             of_f16: f16.as_ref().map(|f16| OfF16 {
@@ -180,13 +182,29 @@ impl LogitEquiv {
             spill: None,
             threads,
             n_ubatch,
-            kv_type: self.kv_type,
+            kv_type: self.judge_type(),
             inject: None,
         }
     }
 
+    /// What the caches have that a spilled one is judged by: with a tail of another type, all of theirs is of that type.
+    fn judge_type(&self) -> KvType {
+        self.tail_type.unwrap_or(self.kv_type)
+    }
+
     fn is_quantised(&self) -> bool {
-        !matches!(self.kv_type, KvType::F32 | KvType::F16 | KvType::Bf16)
+        self.judge_type().is_quantised()
+    }
+
+    fn spilled(&self, cells: u32) -> Run {
+        let spill = RollingKv::window_cells(cells).tail_engine(self.engine);
+        let spill = match self.tail_type {
+            Some(kind) => spill.tail_type_k(kind).tail_type_v(kind),
+            None => spill,
+        };
+        let mut run = self.tiled("spilled", format!("window-{cells}"), spill);
+        run.kv_type = self.kv_type;
+        run
     }
 
     fn tiled(&self, bar: &'static str, key: String, spill: RollingKv) -> Run {
@@ -196,7 +214,7 @@ impl LogitEquiv {
             spill: Some(spill.order(Order::Tiled)),
             threads: self.threads,
             n_ubatch: UBATCH,
-            kv_type: self.kv_type,
+            kv_type: self.judge_type(),
             inject: None,
         }
     }
@@ -212,8 +230,7 @@ impl LogitEquiv {
         }
         let tokens = self.tokens(model)?;
         for &cells in &self.windows {
-            let run = self.tiled("spilled", String::new(), RollingKv::window_cells(cells));
-            drop(model.context(&self.params(&run))?);
+            drop(model.context(&self.params(&self.spilled(cells)))?);
         }
         Ok(tokens)
     }

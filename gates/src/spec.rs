@@ -15,7 +15,15 @@ use crate::threshold::Threshold;
 const VERSION: i64 = 1;
 
 /// The gates that a spec may name.
-pub const GATES: &[&str] = &["logit-equiv", "niah", "cliff", "engines", "shift", "budget"];
+pub const GATES: &[&str] = &[
+    "logit-equiv",
+    "niah",
+    "cliff",
+    "engines",
+    "shift",
+    "budget",
+    "plan",
+];
 
 /// The specs that are compiled in. The one with the name of a gate holds all of its thresholds.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -27,6 +35,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("engines-all", include_str!("../specs/engines-all.toml")),
     ("shift", include_str!("../specs/shift.toml")),
     ("budget", include_str!("../specs/budget.toml")),
+    ("plan", include_str!("../specs/plan.toml")),
 ];
 
 /// What a gate is asked, and by which numbers it is judged.

@@ -10,5 +10,7 @@
 #include "llama.h"
 
 #include "rkv.h"
+#include "rkv-planner-api.h"
+#include "rkv-probe-api.h"
 #include "rkv-ring-api.h"
 #include "rkv-shim.h"

@@ -29,8 +29,10 @@ struct rkv_host_engine_api {
 
     // Tiles of one attention node of up to 16 queries, in the order in which they will be waited for. `node` stays until the job is
     // freed. Its K and V lie in memory that the host reads; its query and its mask may be filled in until the job is started, at the
-    // addresses that they have now. NULL when there is no memory for the partials.
-    struct rkv_host_job * (*job_new)(struct rkv_host_engine * engine, const struct ggml_tensor * node, const struct rkv_host_tile * tiles, size_t n_tiles);
+    // addresses that they have now. `partials`: room for partial_floats a tile, or NULL: the job takes it. NULL when there is no memory.
+    struct rkv_host_job * (*job_new)(struct rkv_host_engine * engine, const struct ggml_tensor * node, const struct rkv_host_tile * tiles, size_t n_tiles,
+            float * partials);
+    size_t (*partial_floats)(const struct ggml_tensor * node);
     // The query is there, and every row that the step writes. Starts a job once.
     void (*job_start)(struct rkv_host_job * job);
     // Waits until the partials of tile `i` of the list are there; returns the nanoseconds that it took. They are valid until the job

@@ -53,6 +53,7 @@ struct rkv_params {
     int64_t  window_cells;    // cells of a layer and stream in device memory, or RKV_WINDOW_AUTO; rounded down to whole tiles
     uint32_t tile_cells;      // cells of a tile, a multiple of 32; 0: RKV_TILE_DEFAULT
     uint64_t vram_target;     // bytes of device memory that the window may take, with RKV_WINDOW_AUTO; 0: no target
+    uint64_t reserve_bytes;   // bytes of each device that an automatic window without a target leaves free; 0: an eighth and half a GiB
     const int64_t * layer_window; // [n_layer_window] window of layer il, or NULL; read while the context is made
     size_t   n_layer_window;
     struct rkv_staging_params staging; // of devices that stage the tail's tiles

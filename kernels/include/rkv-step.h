@@ -45,6 +45,8 @@ struct rkv_staging_params {
     uint32_t          host_threads; // of the host engine; 0: as many as the context computes with
 };
 
+struct rkv_host_engine_api;
+
 // The tails of the layers that one device computes.
 struct rkv_staging_need {
     uint32_t tile_cells;
@@ -52,6 +54,7 @@ struct rkv_staging_need {
     uint64_t v_row_bytes; // of V; 0 where V is a part of K's rows
     uint64_t cells_layer; // cells of the longest tail of one layer and stream
     uint64_t cells_all;   // cells of all tails
+    const struct rkv_host_engine_api * host; // the CPU backend's host engine, or NULL
 };
 
 // What was chosen, and what staging did since the context was made.
@@ -95,10 +98,12 @@ struct rkv_link_totals {
 
 // Names of functions that the registry of such a device has.
 #define RKV_TAIL_BUFT_PROC      "rkv_tail_buffer_type" // ggml_backend_buffer_type_t (ggml_backend_dev_t): host memory that it reads tiles from
+#define RKV_TAIL_TYPES_PROC "rkv_tail_types"         // anything: its tails may have other types than their windows
 #define RKV_STAGING_SET_PROC    "rkv_staging_set"    // bool (ggml_backend_t, const struct rkv_staging_params *, const struct
                                                      // rkv_staging_need *): takes the slots; false: no memory for them
 #define RKV_STAGING_TOTALS_PROC "rkv_staging_totals" // void (ggml_backend_t, struct rkv_staging_totals *)
 #define RKV_LINK_TOTALS_PROC    "rkv_link_totals"    // void (ggml_backend_dev_t, struct rkv_link_totals *)
+#define RKV_GATHER_PROC         "rkv_gathers"        // a mark: for a long batch it puts all cells of one layer into its compute buffer
 
 #ifdef __cplusplus
 }

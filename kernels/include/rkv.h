@@ -24,7 +24,7 @@ extern "C" {
 // Returns RKV_ABI_VERSION.
 LLAMA_API uint32_t rkv_abi_v1(void);
 
-// What this library was built from: "llama.cpp <commit>, patches <hash>". Static, never NULL.
+// What this library was built from: "llama.cpp <commit>, patches <hash>, kernels <hash>". Static, never NULL.
 LLAMA_API const char * rkv_build_stamp(void);
 
 #ifdef __cplusplus

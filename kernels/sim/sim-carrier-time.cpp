@@ -36,7 +36,8 @@ public:
         : d(d), lane_ahead("rkv-sim-ahead", true, seed + 1, d.cfg.delay_s), lane_late("rkv-sim-late", true, seed + 2, d.cfg.delay_s) {}
 
     ~lanes() override {
-        // Copies that were given ahead wait for readers that will not come.
+        // Copies that were given ahead wait for readers that will not come, and the tails that they read may be gone.
+        ends = true;
         nodes.signal(UINT64_MAX);
         tiles.signal(UINT64_MAX);
         lane_ahead.drain();
@@ -52,6 +53,10 @@ public:
             nodes.wait(c.copy.after_begun);
             tiles.wait(c.copy.after_released);
             copied[RING_AHEAD].wait(c.copy.after_ahead);
+            if (ends) {
+                copied[c.copy.lane].signal(c.copy.number + 1);
+                return;
+            }
             d.to_device.submit(c.copy.part.bytes(), c.copy.lane == RING_LATE, [this, c] { pack(d, c); },
                     [this, c] { copied[c.copy.lane].signal(c.copy.number + 1); });
         });
@@ -69,6 +74,7 @@ private:
     timeline nodes;
     timeline tiles;
     timeline copied[RING_LANES];
+    std::atomic<bool> ends{ false };
     uint64_t n_given[RING_LANES] = {};
     queue    lane_ahead;
     queue    lane_late;

@@ -2,6 +2,8 @@
 
 #include "sim-carrier.h"
 
+#include "rkv-host-node.h"
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -12,24 +14,10 @@ namespace rkv_sim {
 // Partials of so many tiles come up together.
 static constexpr size_t UP_TILES = 8;
 
-// A tensor of the same shape whose bytes lie in `bytes`, densely.
-static ggml_tensor dense(const ggml_tensor * t, std::vector<char> & bytes) {
-    ggml_tensor copy = *t;
-    copy.nb[1] = ggml_row_size(t->type, t->ne[0]);
-    copy.nb[2] = copy.nb[1]*t->ne[1];
-    copy.nb[3] = copy.nb[2]*t->ne[2];
-    bytes.resize(copy.nb[3]*t->ne[3]);
-    copy.data = bytes.data();
-    return copy;
-}
-
 static void fetch(const ggml_tensor * from, const ggml_tensor & to) {
-    for (int64_t i3 = 0; i3 < to.ne[3]; ++i3) {
-        for (int64_t i2 = 0; i2 < to.ne[2]; ++i2) {
-            for (int64_t i1 = 0; i1 < to.ne[1]; ++i1) {
-                memcpy((char *) to.data + i1*to.nb[1] + i2*to.nb[2] + i3*to.nb[3],
-                        (const char *) from->data + i1*from->nb[1] + i2*from->nb[2] + i3*from->nb[3], to.nb[1]);
-            }
+    for (const rkv::dense_run & run : rkv::dense_runs(from)) {
+        for (size_t row = 0; row < run.rows; ++row) {
+            memcpy((char *) to.data + run.to + row*run.width, (const char *) from->data + run.from + row*run.stride, run.width);
         }
     }
 }
@@ -38,10 +26,11 @@ static void fetch(const ggml_tensor * from, const ggml_tensor & to) {
 // one node
 //
 
-host_mask::host_mask(const ggml_tensor * from) : from(from), tensor(dense(from, bytes)) {}
+host_mask::host_mask(const ggml_tensor * from) : from(from), bytes(rkv::dense_bytes(from)), tensor(rkv::dense_like(from, bytes.data())) {}
 
 host_work::host_work(host_side & owner, const ggml_tensor * source, std::vector<rkv_host_tile> list, host_masks & masks)
-    : owner(owner), tiles(std::move(list)), node(*source), from_query(source->src[0]), query(dense(from_query, query_bytes)) {
+    : owner(owner), tiles(std::move(list)), node(*source), from_query(source->src[0]), query_bytes(rkv::dense_bytes(from_query)),
+      query(rkv::dense_like(from_query, query_bytes.data())) {
     node.src[0] = &query;
     if (const ggml_tensor * from = source->src[3]) {
         const auto known = std::find_if(masks.begin(), masks.end(), [&](const auto & m) { return m->from == from; });
@@ -49,19 +38,10 @@ host_work::host_work(host_side & owner, const ggml_tensor * source, std::vector<
         mask        = brings_mask ? masks.emplace_back(std::make_shared<host_mask>(from)) : *known;
         node.src[3] = &mask->tensor;
     }
-    const ggml_tensor * k_tail = node.src[RKV_ATTN_SRC_K_TAIL];
-    const ggml_tensor * k      = k_tail ? k_tail : node.src[1];
-    const ggml_tensor * v      = k_tail ? node.src[RKV_ATTN_SRC_V_TAIL] : node.src[2];
-    const bool          within = v->view_src && v->view_src == k->view_src;
-    const uint64_t      cell   = k->ne[2]*(ggml_row_size(k->type, k->ne[0]) + (within ? 0 : ggml_row_size(v->type, v->ne[0])));
-    const int64_t       n_kv   = node.src[1]->ne[1] + (k_tail ? k_tail->ne[1] : 0);
-    const int64_t       size   = node.op_params[RKV_OP_PARAM_TILE];
-    for (const rkv_host_tile & t : tiles) {
-        bytes.push_back(cell*uint64_t(std::min(size, n_kv - t.tile*size)));
-    }
+    bytes = rkv::host_tile_bytes(&node, tiles);
     there.resize(tiles.size());
     taken.reset(new std::atomic<bool>[tiles.size()]());
-    job = owner.api->job_new(owner.engine, &node, tiles.data(), tiles.size());
+    job = owner.api->job_new(owner.engine, &node, tiles.data(), tiles.size(), nullptr);
     if (!job) {
         throw std::bad_alloc();
     }
@@ -75,7 +55,7 @@ host_work::~host_work() {
 }
 
 uint64_t host_work::up_bytes() const {
-    return uint64_t(query.ne[1]*query.ne[2])*(node.ne[0] + 2)*sizeof(float);
+    return rkv::host_partial_bytes(&node);
 }
 
 uint64_t host_work::all_bytes() const {
@@ -86,12 +66,7 @@ uint64_t host_work::all_bytes() const {
 // all of them
 //
 
-host_side::host_side(device & d, device_clock & clock, uint64_t seed) : d(d), clock(clock), lane("rkv-sim-host", true, seed + 3, d.cfg.delay_s) {
-    ggml_backend_dev_t cpu = cpu_device();
-    ggml_backend_reg_t reg = cpu ? ggml_backend_dev_backend_reg(cpu) : nullptr;
-    const auto         get = reg ? (const rkv_host_engine_api * (*)()) ggml_backend_reg_get_proc_address(reg, RKV_HOST_ENGINE_PROC) : nullptr;
-    api = get ? get() : nullptr;
-}
+host_side::host_side(device & d, device_clock & clock, uint64_t seed) : d(d), clock(clock), lane("rkv-sim-host", true, seed + 3, d.cfg.delay_s) {}
 
 host_side::~host_side() {
     lane.drain();
@@ -161,7 +136,6 @@ void host_side::begin_in_time(host_work & w) {
 void host_side::begin_by_clock(host_work & w) {
     d.to_host.count(w.down_bytes());
     fetch_begun(w);
-    api->job_start(w.job);
     reckoned now = std::max(free_at, clock.at() + seconds(d.cfg.latency_s + double(w.down_bytes())/d.cfg.link_bytes_s));
     for (size_t i = 0; i < w.tiles.size(); ++i) {
         const reckoned took = seconds(double(w.bytes[i])/d.cfg.host_bytes_s);
@@ -170,6 +144,7 @@ void host_side::begin_by_clock(host_work & w) {
         sums.busy_ns += uint64_t(took.count());
     }
     free_at = now;
+    api->job_start(w.job); // last: other threads of the node wait for the job, and then read the times
 }
 
 void host_side::wait(host_work & w, size_t tile, carrier * link, rkv_tile_partials & partials) {

@@ -62,8 +62,8 @@ public:
     host_side(device & d, device_clock & clock, uint64_t seed);
     ~host_side();
 
-    // Whether the CPU backend can do it.
-    bool known() const { return api; }
+    // `functions`: the CPU backend's; NULL: it has none.
+    void use(const rkv_host_engine_api * functions) { api = functions; }
 
     // The node's tiles for a step that was not begun yet; `masks` of the step so far. Throws std::bad_alloc.
     std::unique_ptr<host_work> plan(const ggml_tensor * node, std::vector<rkv_host_tile> tiles, host_masks & masks, int n_threads);

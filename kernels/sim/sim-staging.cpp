@@ -1,5 +1,7 @@
 #include "sim-staging.h"
 
+#include "rkv-ring-fault.h"
+
 #include "ggml-impl.h"
 
 #include <algorithm>
@@ -12,16 +14,6 @@ using rkv::ring_copy;
 using rkv::ring_part;
 using rkv::ring_rows;
 
-static rkv::ring_fault ring_fault_now() {
-    switch (rkv_fault_get()) {
-        case RKV_FAULT_RING_STALE:      return rkv::RING_FAULT_STALE;
-        case RKV_FAULT_RING_REUSE:      return rkv::RING_FAULT_REUSE;
-        case RKV_FAULT_RING_GENERATION: return rkv::RING_FAULT_GENERATION;
-        case RKV_FAULT_RING_IDENTITY:   return rkv::RING_FAULT_IDENTITY;
-        default:                        return rkv::RING_FAULT_NONE;
-    }
-}
-
 //
 // slots
 //
@@ -29,7 +21,7 @@ static rkv::ring_fault ring_fault_now() {
 staging::slots::slots(device & d, device_clock & clock, const rkv_staging_params & params, size_t slot_bytes, uint32_t depth, uint64_t seed)
     : d(d), slot_bytes(slot_bytes), depth(depth), own(rkv_fault_get() != RKV_FAULT_RING_OWNER || !d.first_slots.load()),
       address(!own ? d.first_slots.load() : d.mem.fails() ? nullptr : d.mem.alloc(slot_bytes*depth)),
-      ring(params.schedule == RKV_SCHEDULE_OP ? rkv::ring_schedule::op : rkv::ring_schedule::ring, depth, ring_fault_now()) {
+      ring(params.schedule == RKV_SCHEDULE_OP ? rkv::ring_schedule::op : rkv::ring_schedule::ring, depth, rkv::ring_fault_now()) {
     if (!address) {
         throw std::bad_alloc();
     }
@@ -73,12 +65,12 @@ struct feed_calls {
     static int index(const node_feed & n, int stream, int tile) { return n.index[size_t(stream)*n.n_tile + tile]; }
 
     static bool brings(void * user, int stream, int tile) { return index(of(user), stream, tile) >= 0; }
-    static bool by_host(void * user, int stream, int tile) { return index(of(user), stream, tile) < node_feed::NOT_FED; }
+    static bool by_host(void * user, int stream, int tile) { return index(of(user), stream, tile) < rkv::NOT_BROUGHT; }
 
     static void partials(void * user, int stream, int tile, rkv_tile_partials * partials) {
         node_feed & n = of(user);
         staging & owner = *n.owner;
-        owner.host.wait(*n.host, size_t(node_feed::host_tile(index(n, stream, tile))), owner.ring ? owner.ring->copies.get() : nullptr, *partials);
+        owner.host.wait(*n.host, size_t(rkv::host_tile(index(n, stream, tile))), owner.ring ? owner.ring->copies.get() : nullptr, *partials);
     }
 
     static void acquire(void * user, int stream, int tile, rkv_fed_tile * fed) {
@@ -129,7 +121,8 @@ bool staging::prepare(const rkv_staging_params & p, const rkv_staging_need & n) 
         return true;
     }
     link = d.measured_link();
-    if (!host.known()) {
+    host.use(n.host);
+    if (!n.host) {
         if (p.engine == RKV_TAIL_ENGINE_HOST || p.engine == RKV_TAIL_ENGINE_HYBRID) {
             GGML_LOG_ERROR("%s: the CPU backend has no host engine\n", d.name.c_str());
             return false;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which tiles of its tail a step reads, and how they are put together into copies.
+// The feeds of a step's nodes.
 
 #include "sim-clock.h"
 #include "sim-graph.h"
@@ -8,7 +8,7 @@
 
 #include "rkv-attn-node.h"
 #include "rkv-balance.h"
-#include "rkv-ring.h"
+#include "rkv-collect.h"
 
 #include <atomic>
 #include <deque>
@@ -16,6 +16,8 @@
 #include <vector>
 
 namespace rkv_sim {
+
+using rkv::slot_layout;
 
 class staging;
 struct step_feeds;
@@ -29,30 +31,13 @@ struct node_feed {
     ggml_tensor *     node;   // of the device's own graph
     reckoned          base;   // what the node takes besides its tiles
     int               n_tile;
-    std::vector<int>  index;  // [n_stream, n_tile] into step_feeds::tiles; NOT_FED: read where it lies; host_tile(i): the host's
+    std::vector<int>  index;  // [n_stream, n_tile] into the step's tiles; rkv::NOT_BROUGHT: read where it lies; rkv::host_tile(i): the host's
     std::unique_ptr<host_work> host; // what the host attends to, or NULL
-
-    static constexpr int NOT_FED = -1;
-    static constexpr int host_tile(int i) { return -2 - i; } // and back
 };
 
-// Where the rows of one copy lie in its slot.
-struct slot_layout {
-    int64_t cells;      // of a tile
-    int     tile0;      // first tile
-    int     n_tile;     // tiles that are in use
-    size_t  k_width;    // bytes of a row
-    size_t  v_width;
-    size_t  v_offset;   // of V in its slot; or, where V is a part of K, in K's rows
-    bool    v_within_k;
-    size_t  bytes;
-};
-
-// One step. Lives until its graph has run. To the ring a tile is what one copy brings: one or several tiles of a node.
-struct step_feeds {
+// One step. Lives until its graph has run.
+struct step_feeds : rkv::collected {
     std::deque<node_feed>                nodes;
-    std::vector<rkv::ring_tile>          tiles;
-    std::vector<slot_layout>             layouts;  // [tiles]
     std::vector<rkv::ring_use>           uses;     // [tiles]
     std::unique_ptr<std::atomic<int>[]>  released; // [tiles] times that a thread gave one of its tiles back
     std::unique_ptr<std::atomic<bool>[]> waited;   // [tiles] a thread of its node had to wait for it

@@ -1,10 +1,10 @@
 #include "rkv.h"
-#include "rkv-stamp.h"
+#include "rkv-built.h"
 
 uint32_t rkv_abi_v1(void) {
     return RKV_ABI_VERSION;
 }
 
 const char * rkv_build_stamp(void) {
-    return RKV_BUILD_STAMP;
+    return rkv_built_from();
 }

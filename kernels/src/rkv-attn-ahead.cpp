@@ -10,10 +10,9 @@ namespace rkv {
 // enough not to push rows that wait out of the second-level cache.
 static constexpr int AHEAD_BYTES = 32*1024;
 
-read_ahead::read_ahead(const attn_args & a, next_fn next, void * source)
-    : k_bytes(ggml_row_size(a.type_k(), a.d_k)), v_bytes(ggml_row_size(a.type_v(), a.d_v)), next(next), source(source) {
+read_ahead::read_ahead(const attn_args & a, next_fn next, void * source) : d_k(a.d_k), d_v(a.d_v), next(next), source(source) {
     if (step()) {
-        const size_t row = (tile.head1 - tile.head0) * std::max(k_bytes, v_bytes);
+        const size_t row = (tile.head1 - tile.head0) * std::max(ggml_row_size(tile.rows.k_type, d_k), ggml_row_size(tile.rows.v_type, d_v));
         advance((int) std::max<size_t>(AHEAD_BYTES / row, 4));
     }
 }
@@ -25,6 +24,7 @@ bool read_ahead::step() {
     if (!in_v && !next(source, tile)) {
         done = true;
     }
+    row_bytes = done ? 0 : in_v ? ggml_row_size(tile.rows.v_type, d_v) : ggml_row_size(tile.rows.k_type, d_k);
     return !done;
 }
 
@@ -42,9 +42,9 @@ void read_ahead::advance(int n) {
     for (int i = 0; i < n && !done; ++i) {
         const tile_rows & r = tile.rows;
         if (in_v) {
-            prefetch_row(r.v + cell*r.v_nb_cell, r.v_nb_head, v_bytes, tile.head0, tile.head1);
+            prefetch_row(r.v + cell*r.v_nb_cell, r.v_nb_head, row_bytes, tile.head0, tile.head1);
         } else {
-            prefetch_row(r.k + cell*r.k_nb_cell, r.k_nb_head, k_bytes, tile.head0, tile.head1);
+            prefetch_row(r.k + cell*r.k_nb_cell, r.k_nb_head, row_bytes, tile.head0, tile.head1);
         }
         if (++cell == r.n_cells) {
             step();

@@ -25,10 +25,11 @@ public:
     void advance(int n);
 
 private:
-    size_t     k_bytes, v_bytes; // of one head of one cell
+    int        d_k, d_v;
     next_fn    next;
     void     * source;
     ahead_tile tile = {};
+    size_t     row_bytes = 0; // of one head of one cell, of K or of V
     int        cell = 0;
     bool       in_v = true;
     bool       done = false;

@@ -9,7 +9,7 @@ namespace rkv {
 static const char zero_row[16384] = {};
 
 int attn_tile(const ggml_tensor * node) {
-    return ggml_get_op_params_i32(node, RKV_OP_PARAM_TILE);
+    return node->op_params[RKV_OP_PARAM_TILE];
 }
 
 static void check_part(const attn_args & a, const ggml_tensor * k, const ggml_tensor * v) {
@@ -17,8 +17,8 @@ static void check_part(const attn_args & a, const ggml_tensor * k, const ggml_te
     GGML_ASSERT(k->ne[1] == v->ne[1]);
     GGML_ASSERT(k->ne[2] == a.n_head_kv && v->ne[2] == a.n_head_kv);
     GGML_ASSERT(k->ne[3] == a.n_stream && v->ne[3] == a.n_stream);
-    GGML_ASSERT(k->type == a.type_k() && v->type == a.type_v());
     GGML_ASSERT(k->nb[0] == ggml_type_size(k->type) && v->nb[0] == ggml_type_size(v->type));
+    GGML_ASSERT(ggml_row_size(k->type, a.d_k) <= sizeof(zero_row) && ggml_row_size(v->type, a.d_v) <= sizeof(zero_row));
 }
 
 static void check(const attn_args & a) {
@@ -40,8 +40,6 @@ static void check(const attn_args & a) {
     }
     GGML_ASSERT(a.dst->type == GGML_TYPE_F32 && a.dst->nb[0] == sizeof(float));
     GGML_ASSERT(a.dst->ne[0] == a.d_v && a.dst->ne[1] == a.n_head && a.dst->ne[2] == a.n_q);
-    GGML_ASSERT(ggml_row_size(a.type_k(), a.d_k) <= sizeof(zero_row));
-    GGML_ASSERT(ggml_row_size(a.type_v(), a.d_v) <= sizeof(zero_row));
 }
 
 attn_args attn_args_read(const ggml_tensor * node) {
@@ -108,6 +106,8 @@ tile_rows attn_args::rows(int stream, int t) const {
 
     tile_rows r;
     r.n_cells   = tile_cells(t);
+    r.k_type    = k->type;
+    r.v_type    = v->type;
     r.k_nb_cell = k->nb[1];
     r.k_nb_head = k->nb[2];
     r.v_nb_cell = v->nb[1];
@@ -122,14 +122,18 @@ tile_rows attn_args::rows_fed(int stream, int t) const {
     rkv_fed_tile fed;
     feed->acquire(feed->user, stream, t, &fed);
 
-    tile_rows r = {};
+    const ggml_tensor * k = part_k[t >= n_tile_win];
+    const ggml_tensor * v = part_v[t >= n_tile_win];
+    tile_rows r;
     r.n_cells   = tile_cells(t);
+    r.k_type    = k->type;
+    r.v_type    = v->type;
     r.k         = (const char *) fed.k;
     r.v         = (const char *) fed.v;
     r.k_nb_cell = fed.k_nb_cell;
     r.v_nb_cell = fed.v_nb_cell;
-    r.k_nb_head = part_k[t >= n_tile_win]->nb[2];
-    r.v_nb_head = part_v[t >= n_tile_win]->nb[2];
+    r.k_nb_head = k->nb[2];
+    r.v_nb_head = v->nb[2];
     show_stale(*this, t, r);
     return r;
 }

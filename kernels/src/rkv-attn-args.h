@@ -2,7 +2,7 @@
 
 // What an attention node asks for, read once from its tensors and parameters.
 
-#include "ggml-cpu-impl.h"
+#include "ggml.h"
 #include "rkv-attn-node.h"
 
 #include <stddef.h>
@@ -10,12 +10,16 @@
 
 namespace rkv {
 
+// Up to this many queries count as decoding: partials of tiles are kept, and merged at the end.
+static constexpr int TILES_QUERIES_MAX = RKV_ATTN_QUERIES_FEW;
+
 // K and V rows of one tile, of one stream. Row (cell, head) of K starts at k + cell*k_nb_cell + head*k_nb_head.
 struct tile_rows {
     const char * k;
     const char * v;
     size_t       k_nb_cell, k_nb_head; // bytes
     size_t       v_nb_cell, v_nb_head; // bytes
+    ggml_type    k_type, v_type;       // window and tail may differ
     int          n_cells;
 };
 
@@ -43,9 +47,6 @@ struct attn_args {
 
     rkv_fault fault;               // as it was when the node began
     int       drop_tile;           // tile that a fault leaves out, or -1
-
-    ggml_type type_k() const { return part_k[0]->type; }
-    ggml_type type_v() const { return part_v[0]->type; }
 
     // Weight of the mask for a query head.
     float slope(int head) const;

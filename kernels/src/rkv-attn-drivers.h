@@ -3,14 +3,14 @@
 // The two ways to share a node among threads. Both make the same kind of partials and merge them in the same order.
 
 #include "rkv-arena.h"
+#include "ggml-cpu-impl.h"
 #include "rkv-attn-args.h"
 #include "rkv-attn-mask.h"
 
 namespace rkv {
 
-// Up to this many queries a node is split by tiles: partials go to the work buffer and are merged after a barrier.
+// Up to TILES_QUERIES_MAX queries a node is split by tiles: partials go to the work buffer and are merged after a barrier.
 // Above it is split by blocks of queries, and each thread merges as it goes.
-static constexpr int TILES_QUERIES_MAX = RKV_ATTN_QUERIES_FEW;
 
 // Sizes are bytes of work buffer for at most n_tasks threads; every thread calls the compute function.
 size_t tiles_work_size(const attn_args & a, int n_tasks);

@@ -2,6 +2,7 @@
 
 #include "rkv-attn-narrow.h"
 
+#include "rkv-attn-rows.h"
 #include "rkv-attn-unpack.h"
 #include "rkv-simd.h"
 
@@ -40,12 +41,16 @@ static void weigh_block(const value_rows & w, int row, int col, int part, float 
         }
     }
     const float * p = w.p + (size_t) row*w.ld_p;
-    const char  * v = w.v + col*sizeof(T);
+    const char  * v = w.v;
     for (int t = 0; t < w.n; ++t, v += w.nb_cell) {
+        const row_reader<T> cell(v);
+        auto scale = cell.scale_at(col);
         RKV_UNROLL
         for (int c = 0; c < C; ++c) {
-            const T * at = (const T *) v + c*LANES;
-            const vf x = part ? vf_load_part(at, part) : vf_load(at);
+            if (c > 0 && c*LANES % row_reader<T>::GROUP == 0) {
+                scale = cell.scale_at(col + c*LANES);
+            }
+            const vf x = part ? cell.load_part(col, part) : cell.load(col + c*LANES, scale);
             RKV_UNROLL
             for (int r = 0; r < R; ++r) {
                 acc[r][c] = vf_fma(x, vf_set1(p[r*w.ld_p + t]), acc[r][c]);
@@ -91,13 +96,14 @@ template <typename T> static void weigh_rows(const value_rows & w, int n, int d_
 
 typedef void (*weigh_fn)(const value_rows &, int, int, float *, int);
 
-static weigh_fn weigh_for(const attn_args & a, bool unpacks) {
+static weigh_fn weigh_for(ggml_type type, bool unpacks) {
     if (unpacks) {
         return weigh_rows<float>;
     }
-    switch (a.type_v()) {
+    switch (type) {
         case GGML_TYPE_F16:  return weigh_rows<ggml_fp16_t>;
         case GGML_TYPE_BF16: return weigh_rows<ggml_bf16_t>;
+        case GGML_TYPE_Q8_0: return weigh_rows<block_q8_0>;
         default:             return weigh_rows<float>;
     }
 }
@@ -109,7 +115,7 @@ static value_rows values_of_head(const attn_args & a, const narrow_tile & t, nar
     const int    row = rows_of_head(a, t, h).begin - t.row0;
     value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false };
     if (unpacks) {
-        const unpack_fn unpack = unpack_for(a.type_v());
+        const unpack_fn unpack = unpack_for(t.rows.v_type);
         const int ld = round_up_lanes(a.d_v);
         for (int i = 0; i < n; ++i) {
             unpack(v + i*t.rows.v_nb_cell, s.unpacked + i*ld, a.d_v);
@@ -120,19 +126,19 @@ static value_rows values_of_head(const attn_args & a, const narrow_tile & t, nar
     return w;
 }
 
-static int block_cells(const attn_args & a, int n_heads, bool unpacks) {
-    const size_t fit = BLOCK_BYTES / (n_heads*ggml_row_size(a.type_v(), a.d_v));
+static int block_cells(const attn_args & a, ggml_type type, int n_heads, bool unpacks) {
+    const size_t fit = BLOCK_BYTES / (n_heads*ggml_row_size(type, a.d_v));
     const int    n   = std::max((int) std::min<size_t>(fit, BLOCK_CELLS_MAX), BLOCK_CELLS_MIN);
     return unpacks ? std::min(n, std::max(4, UNPACK_FLOATS / round_up_lanes(a.d_v))) : n;
 }
 
 void narrow_values(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead,
                    float * o, int ld_o) {
-    const bool     unpacks = narrow_unpacks(a, a.type_v());
-    const weigh_fn weigh   = weigh_for(a, unpacks);
+    const bool     unpacks = narrow_unpacks(a, t.rows.v_type);
+    const weigh_fn weigh   = weigh_for(t.rows.v_type, unpacks);
     const int h0 = head_begin(a, t);
     const int h1 = head_end(a, t);
-    const int block = block_cells(a, h1 - h0, unpacks);
+    const int block = block_cells(a, t.rows.v_type, h1 - h0, unpacks);
 
     bool first  = true;
     int  walked = 0; // cells that the reading ahead was told of

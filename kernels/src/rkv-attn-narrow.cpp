@@ -6,11 +6,15 @@
 
 namespace rkv {
 
+// Query rows of a KV head up to which quants are better turned to floats in registers, once for every few rows.
+static constexpr int UNPACK_Q8_ROWS = 8;
+
 bool narrow_unpacks(const attn_args & a, ggml_type type) {
     switch (type) {
         case GGML_TYPE_F32:  return false;
         case GGML_TYPE_F16:
         case GGML_TYPE_BF16: return a.n_gqa * a.n_q >= UNPACK_ROWS;
+        case GGML_TYPE_Q8_0: return a.n_gqa * a.n_q > UNPACK_Q8_ROWS;
         default:             return true;
     }
 }

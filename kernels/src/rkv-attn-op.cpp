@@ -27,7 +27,8 @@ static rkv_layer_counters * counters_of(const ggml_tensor * node) {
 
 static void count(const attn_args & a, const mask_table & table, rkv_layer_counters & c) {
     const bool    v_in_k     = a.part_k[0]->view_src && a.part_k[0]->view_src == a.part_v[0]->view_src;
-    const size_t  cell_bytes = a.n_head_kv * (ggml_row_size(a.type_k(), a.d_k) + (v_in_k ? 0 : ggml_row_size(a.type_v(), a.d_v)));
+    const int     tail       = a.part_k[1] ? 1 : 0;
+    const size_t  cell_bytes = a.n_head_kv * (ggml_row_size(a.part_k[tail]->type, a.d_k) + (v_in_k ? 0 : ggml_row_size(a.part_v[tail]->type, a.d_v)));
     const int64_t heads_of_a_mask_row = a.mask ? a.n_head / a.mask->ne[2] : a.n_head;
 
     c.nodes++;

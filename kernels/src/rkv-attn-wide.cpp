@@ -85,7 +85,7 @@ static void find_dead(const tile_mask & m, wide_scratch & s) {
 
 static void dot_queries(const attn_args & a, const tile_rows & rows, int kv_head, const tile_mask & m,
                         wide_scratch & s) {
-    const unpack_fn unpack = unpack_for(a.type_k());
+    const unpack_fn unpack = unpack_for(rows.k_type);
     const int block = cells_at_a_time(a);
     const int ld_k  = round_up_lanes(a.d_k);
     for (int c = m.begin; c < m.end; c += block) {
@@ -134,7 +134,7 @@ static void softmax_columns(const attn_args & a, const tile_mask & m, wide_scrat
 
 static void weigh_values(const attn_args & a, const tile_rows & rows, int kv_head, const tile_mask & m, int n_rows,
                          wide_scratch & s) {
-    const unpack_fn unpack = unpack_for(a.type_v());
+    const unpack_fn unpack = unpack_for(rows.v_type);
     const int block = cells_at_a_time(a);
     for (int c = m.begin; c < m.end; c += block) {
         const int n = std::min(block, m.end - c);

@@ -1,5 +1,7 @@
 #include "rkv-balance.h"
 
+#include "rkv-planner.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -49,8 +51,8 @@ double tail_balance::wanted(double tail_bytes) const {
     if (compute_s < 0 || tail_bytes <= 0) {
         return FIRST_SHARE;
     }
-    const double by_host = host_s > 0 ? (tail_bytes - link_s*compute_s)/(1 + link_s/host_s) : FIRST_SHARE*(tail_bytes - link_s*compute_s);
-    return std::clamp(by_host/tail_bytes, 0.0, 1.0);
+    // A host of which nothing is known yet is taken to be as fast as the link.
+    return best_host_share(tail_bytes, compute_s, link_s, host_s > 0 ? host_s : link_s);
 }
 
 std::vector<uint32_t> tail_balance::split(const std::vector<balance_item> & items) {

@@ -2,11 +2,12 @@
 
 #include "rkv-cpu.h"
 #include "rkv-host-engine.h"
+#include "rkv-step.h"
 
 #include <string.h>
 
 void * rkv_cpu_proc(const char * name) {
-    if (strcmp(name, "rkv_tiled") == 0) {
+    if (strcmp(name, "rkv_tiled") == 0 || strcmp(name, RKV_TAIL_TYPES_PROC) == 0) {
         return (void *) rkv_cpu_proc;
     }
     if (strcmp(name, RKV_HOST_ENGINE_PROC) == 0) {

@@ -35,10 +35,29 @@ ggml_tensor * tail_of(ggml_context * ctx, ggml_tensor * src) {
         return nullptr;
     }
     GGML_ASSERT(src->ne[1] == base->ne[1] && src->ne[2] == base->ne[2] && src->ne[3] == base->ne[3]);
+    const int64_t first = int64_t((src->view_offs - base->view_offs)/ggml_type_size(src->type))*ggml_blck_size(src->type); // column
     return ggml_view_4d(ctx, tail, src->ne[0], tail->ne[1], tail->ne[2], tail->ne[3], tail->nb[1], tail->nb[2], tail->nb[3],
-            src->view_offs - base->view_offs);
+            ggml_row_size(tail->type, first));
 }
 
+// The device whose memory holds a cache's part, or NULL while it has none.
+ggml_backend_dev_t device_of(const ggml_tensor * part) {
+    while (part->view_src) {
+        part = part->view_src;
+    }
+    return part->buffer ? ggml_backend_buft_get_device(ggml_backend_buffer_get_type(part->buffer)) : nullptr;
+}
+
+// A node that its device cannot compute would go to the CPU, with all its cells.
+void check_device(const ggml_tensor * node) {
+    const ggml_tensor * tail = node->src[RKV_ATTN_SRC_K_TAIL];
+    ggml_backend_dev_t  dev  = device_of(tail ? tail : node->src[1]);
+    if (dev && !ggml_backend_dev_supports_op(dev, node)) {
+        throw std::runtime_error(format("rolling-kv: device %s has no tiled attention over %s and %s with heads of %d and %d channels (layer %d); give other cache types, "
+                    "or drop the window", ggml_backend_dev_name(dev), ggml_type_name(node->src[1]->type), ggml_type_name(node->src[2]->type),
+                    int(node->src[1]->ne[0]), int(node->src[2]->ne[0]), int(node->op_params[RKV_OP_PARAM_LAYER])));
+    }
+}
 
 } // namespace
 
@@ -88,6 +107,9 @@ void rkv_graph_check(ggml_cgraph * gf, const rkv_attn_config & config) {
     std::unordered_set<const ggml_tensor *> ours; // views that lead from a split cache to its attention
     for (int i = 0; i < ggml_graph_n_nodes(gf); ++i) {
         const ggml_tensor * node = ggml_graph_node(gf, i);
+        if (node->op == GGML_OP_FLASH_ATTN_EXT && node->op_params[RKV_OP_PARAM_TILE] != 0) {
+            check_device(node);
+        }
         if (node->op == GGML_OP_FLASH_ATTN_EXT && (node->src[RKV_ATTN_SRC_K_TAIL] || rkv_local_view(node->src[1]))) {
             for (int s = 1; s <= 2; ++s) {
                 for (const ggml_tensor * t = node->src[s]; t->op == GGML_OP_PERMUTE || t->op == GGML_OP_VIEW; t = t->src[0]) {

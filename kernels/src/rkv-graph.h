@@ -17,5 +17,6 @@ void rkv_attn_check(const ggml_tensor * k, bool use_flash_attn, int il);
 // Throws when a residency was asked for and flash attention was resolved to off.
 void rkv_flash_attn_check(const rkv_attn_config & config, bool flash_attn);
 
-// Throws when some node reads a window's view without its tail. Called on the graph that a new context reserves.
+// Throws when some node reads a window's view without its tail, or when the device that holds a cache cannot compute its attention.
+// Called on the graph that a new context reserves.
 void rkv_graph_check(ggml_cgraph * gf, const rkv_attn_config & config);

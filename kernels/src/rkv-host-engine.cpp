@@ -19,15 +19,25 @@ static constexpr size_t RUN_UNITS        = 8;
 // a job
 //
 
-rkv_host_job::rkv_host_job(rkv_host_engine & engine, const ggml_tensor * node, const rkv_host_tile * list, size_t n)
+static size_t partial_floats(const ggml_tensor * node) {
+    const attn_args a = attn_args_read(node);
+    return (size_t) a.n_head*a.n_q*(round_up_lanes(a.d_v) + 2);
+}
+
+rkv_host_job::rkv_host_job(rkv_host_engine & engine, const ggml_tensor * node, const rkv_host_tile * list, size_t n, float * partials)
     : engine(engine), a(attn_args_read(node)), tiles(list, list + n), parts(row_parts::of_cache(a)) {
     a.feed   = nullptr;
     a.fault  = rkv_fault_get();
     n_rows   = a.n_head*a.n_q;
     ld_o     = round_up_lanes(a.d_v);
     rows_max = parts.rows_max();
-    sums.reset(new float[n*n_rows*2]());
-    o.reset(new float[n*n_rows*ld_o]());
+    if (!partials) {
+        own.reset(new float[n*partial_floats(node)]);
+        partials = own.get();
+    }
+    sums = partials;
+    o    = partials + n*n_rows*2;
+    std::fill(sums, o, 0.0f); // of a tile that no query sees
     missing.reset(new std::atomic<int>[n]);
 }
 
@@ -213,9 +223,9 @@ static void engine_destroy(rkv_host_engine * engine) {
     delete engine;
 }
 
-static rkv_host_job * job_new(rkv_host_engine * engine, const ggml_tensor * node, const rkv_host_tile * tiles, size_t n_tiles) {
+static rkv_host_job * job_new(rkv_host_engine * engine, const ggml_tensor * node, const rkv_host_tile * tiles, size_t n_tiles, float * partials) {
     try {
-        return new rkv_host_job(*engine, node, tiles, n_tiles);
+        return new rkv_host_job(*engine, node, tiles, n_tiles, partials);
     } catch (const std::bad_alloc &) {
         return nullptr;
     }
@@ -244,6 +254,6 @@ static void job_free(rkv_host_job * job) {
 }
 
 const rkv_host_engine_api * rkv_host_engine_functions() {
-    static const rkv_host_engine_api api = { engine_create, engine_destroy, job_new, job_start, job_wait, job_ns, job_free };
+    static const rkv_host_engine_api api = { engine_create, engine_destroy, job_new, partial_floats, job_start, job_wait, job_ns, job_free };
     return &api;
 }

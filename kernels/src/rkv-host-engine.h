@@ -19,7 +19,7 @@
 
 // Units of work are parts of tiles, in the order of the list. A thread takes a run of them, so that it reads ahead.
 struct rkv_host_job {
-    rkv_host_job(rkv_host_engine & engine, const ggml_tensor * node, const rkv_host_tile * tiles, size_t n);
+    rkv_host_job(rkv_host_engine & engine, const ggml_tensor * node, const rkv_host_tile * tiles, size_t n, float * partials);
 
     rkv_host_engine &                   engine;
     rkv::attn_args                      a;
@@ -28,8 +28,9 @@ struct rkv_host_job {
     int                                 rows_max; // query rows of the largest part that a buffer must hold
     int                                 n_rows;   // query rows of a tile
     int                                 ld_o;
-    std::unique_ptr<float[]>            sums;     // [tiles, rows, 2]
-    std::unique_ptr<float[]>            o;        // [tiles, rows, ld_o]
+    std::unique_ptr<float[]>            own;      // the partials, unless the caller has room for them
+    float *                             sums;     // [tiles, rows, 2]
+    float *                             o;        // [tiles, rows, ld_o]
     std::unique_ptr<std::atomic<int>[]> missing;  // [tiles] parts that are not done
     std::atomic<size_t>                 next{ 0 };  // unit that nobody took
     std::atomic<size_t>                 left;       // units that are not done

@@ -3,6 +3,7 @@
 #include "rkv-kv-split.h"
 
 #include "rkv-set-rows.h"
+#include "rkv-tail-type.h"
 
 #include "llama-impl.h"
 #include "llama-io.h"
@@ -118,7 +119,11 @@ bool rkv_write_rows(llama_io_write_i & io, const rkv_rows & rows, const rkv_rang
     }
     for (const auto & range : ranges) {
         for_pieces(rows.window, rows.tail, range.first, range.second, [&](ggml_tensor * t, size_t row, size_t n) {
-            io.write_tensor(t, row*rows.row_bytes, n*rows.row_bytes);
+            if (t->type != rows.window->type) {
+                rkv_tail_rows_write(io, t, rows.window->type, row, n);
+            } else {
+                io.write_tensor(t, row*rows.row_bytes, n*rows.row_bytes);
+            }
         });
     }
     return true;
@@ -139,7 +144,11 @@ bool rkv_read_ranges(llama_io_read_i & io, const rkv_rows & rows, const rkv_rang
     }
     for (const auto & range : ranges) {
         for_pieces(rows.window, rows.tail, range.first, range.second, [&](ggml_tensor * t, size_t row, size_t n) {
-            io.read_tensor(t, row*rows.row_bytes, n*rows.row_bytes);
+            if (t->type != rows.window->type) {
+                rkv_tail_rows_read(io, t, rows.window->type, row, n);
+            } else {
+                io.read_tensor(t, row*rows.row_bytes, n*rows.row_bytes);
+            }
         });
     }
     return true;
@@ -155,7 +164,7 @@ bool rkv_clear_rows(const rkv_rows & rows, const std::vector<uint32_t> & cells) 
     }
     for (const uint32_t cell : cells) {
         for_pieces(rows.window, rows.tail, cell, cell + 1, [&](ggml_tensor * t, size_t row, size_t n) {
-            llama_clear_tensor_data(t, row*rows.row_bytes, n*rows.row_bytes);
+            llama_clear_tensor_data(t, row*t->nb[1], n*t->nb[1]);
         });
     }
     return true;

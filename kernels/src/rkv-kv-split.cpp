@@ -1,5 +1,7 @@
 #include "rkv-kv-split.h"
 
+#include "rkv-pages.h"
+#include "rkv-planner.h"
 #include "rkv-set-rows.h"
 #include "rkv-staging.h"
 
@@ -13,38 +15,49 @@
 
 namespace {
 
-// What is left of a device's free memory for compute buffers when no target was given: an eighth, and half a GiB.
-uint64_t usable_bytes(ggml_backend_dev_t dev) {
+uint64_t free_bytes(ggml_backend_dev_t dev) {
     size_t free  = 0;
     size_t total = 0;
     ggml_backend_dev_memory(dev, &free, &total);
-    const uint64_t reserve = free/8 + (uint64_t(512) << 20);
-    return free > reserve ? free - reserve : 0;
+    return free;
 }
 
-uint64_t auto_budget(const rkv_residency & residency, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
-        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
-    const auto without_beside = [&](uint64_t bytes) {
-        return bytes > residency.beside_bytes ? bytes - residency.beside_bytes : 0;
-    };
-    if (residency.params.vram_target > 0) {
-        return without_beside(residency.params.vram_target);
-    }
+bool is_host(ggml_backend_dev_t dev) {
+    return ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU;
+}
 
+// What a device wants for the longest of its layers with every cell, if it puts them next to each other for a long batch.
+uint64_t gathered_bytes(ggml_backend_dev_t dev, uint32_t kv_size, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
+    uint64_t longest = 0;
+    for (uint32_t il = 0; il < n_layer && rkv_dev_gathers(dev); ++il) {
+        longest = std::max(longest, dev_layer(il) == dev ? row_bytes(il) : 0);
+    }
+    return longest*kv_size;
+}
+
+// What the windows of layers on cards may take where nothing was asked for.
+uint64_t free_budget(const rkv_residency & residency, uint32_t kv_size, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
     std::vector<ggml_backend_dev_t> devs;
     uint64_t res = 0;
     for (uint32_t il = 0; il < n_layer; ++il) {
         ggml_backend_dev_t dev = dev_layer(il);
-        if (row_bytes(il) == 0 || std::find(devs.begin(), devs.end(), dev) != devs.end()) {
-            continue;
+        if (row_bytes(il) > 0 && !is_host(dev) && std::find(devs.begin(), devs.end(), dev) == devs.end()) {
+            devs.push_back(dev);
+            const uint64_t usable   = rkv::usable_bytes(free_bytes(dev), residency.params.reserve_bytes);
+            const uint64_t gathered = gathered_bytes(dev, kv_size, n_layer, row_bytes, dev_layer);
+            res += usable > gathered ? usable - gathered : 0;
         }
-        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
-            return UINT64_MAX; // window and tail lie in the same memory: nothing is gained by a split
-        }
-        devs.push_back(dev);
-        res += usable_bytes(dev);
     }
-    return without_beside(res);
+    return res;
+}
+
+uint64_t auto_budget(const rkv_residency & residency, uint32_t kv_size, uint32_t n_layer, const std::function<uint64_t(uint32_t)> & row_bytes,
+        const std::function<ggml_backend_dev_t(uint32_t)> & dev_layer) {
+    const uint64_t target = residency.params.vram_target;
+    const uint64_t bytes  = target > 0 ? target : free_budget(residency, kv_size, n_layer, row_bytes, dev_layer);
+    return bytes > residency.beside_bytes ? bytes - residency.beside_bytes : 0;
 }
 
 // FNV-1a, 32 bits.
@@ -88,11 +101,19 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
         local->digest = digest_of(*local, is_local);
     }
 
+    // Without a target what counts is the memory of cards: window and tail of other layers lie in the same memory, and nothing is gained
+    // by a split.
+    const bool by_free = residency->params.window_cells == RKV_WINDOW_AUTO && residency->params.vram_target == 0;
+    const auto is_free = [&](uint32_t il) { return by_free && row_bytes(il) > 0 && is_host(dev_layer(il)); };
+
     // layers that ask for their own window come off the budget first
     uint64_t fixed   = 0;
     uint64_t row_sum = 0;
     for (uint32_t il = 0; il < n_layer; ++il) {
         const int64_t own = residency->layer_window[il];
+        if (is_free(il)) {
+            continue;
+        }
         if (is_local[il]) {
             fixed += row_bytes(il)*local->rows();
         } else if (own == RKV_WINDOW_DEFAULT || own == RKV_WINDOW_AUTO) {
@@ -103,11 +124,10 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
     }
 
     int64_t common = residency->params.window_cells;
-    if (common == RKV_WINDOW_AUTO) {
-        const uint64_t budget = auto_budget(*residency, n_layer, row_bytes, dev_layer);
-        const uint64_t left   = budget > fixed ? budget - fixed : 0;
-        const uint64_t cells  = row_sum ? std::min<uint64_t>(left/row_sum, kv_size) : kv_size;
-        common = cells >= kv_size ? kv_size : cells/tile*tile;
+    if (by_free && residency->measured_only) {
+        common = tile;
+    } else if (common == RKV_WINDOW_AUTO) {
+        common = rkv::fit_window({ auto_budget(*residency, kv_size, n_layer, row_bytes, dev_layer), fixed, row_sum, kv_size, tile });
     } else if (common == RKV_WINDOW_RESIDENT) {
         common = kv_size;
     }
@@ -115,7 +135,7 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
     for (uint32_t il = 0; il < n_layer; ++il) {
         int64_t own = residency->layer_window[il];
         if (own == RKV_WINDOW_DEFAULT || own == RKV_WINDOW_AUTO) {
-            own = common;
+            own = is_free(il) ? kv_size : common;
         } else if (own == RKV_WINDOW_RESIDENT) {
             own = kv_size;
         }
@@ -124,7 +144,7 @@ rkv_split::rkv_split(bool sliding, bool named, bool v_trans, bool shared, uint32
 }
 
 rkv_layer_plan rkv_split::plan(uint32_t il, uint32_t kv_size, ggml_backend_buffer_type_t buft, ggml_backend_dev_t dev) const {
-    rkv_layer_plan res = { kv_size, 0, buft, nullptr };
+    rkv_layer_plan res = { kv_size, 0, buft, nullptr, GGML_TYPE_COUNT, GGML_TYPE_COUNT };
     if (residency && is_local[il]) {
         res.window = local->rows();
         return res;
@@ -133,6 +153,8 @@ rkv_layer_plan rkv_split::plan(uint32_t il, uint32_t kv_size, ggml_backend_buffe
         return res;
     }
 
+    res.tail_k    = residency->tail_k;
+    res.tail_v    = residency->tail_v;
     res.buft_tail = rkv_tail_buffer_type(dev);
     if (!ggml_backend_dev_supports_buft(dev, res.buft_tail)) {
         throw std::runtime_error(format("rolling-kv: device %s cannot read host memory of type %s; use another device, or drop the window",
@@ -188,12 +210,12 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
         throw std::runtime_error("rolling-kv: failed to create the ggml context of the tail");
     }
 
-    const auto make = [&](const ggml_tensor * part, const char * name, std::vector<ggml_tensor *> & streams) -> ggml_tensor * {
+    const auto make = [&](const ggml_tensor * part, ggml_type type, const char * name, std::vector<ggml_tensor *> & streams) -> ggml_tensor * {
         if (!part) {
             streams.assign(k->ne[2], nullptr);
             return nullptr;
         }
-        ggml_tensor * t = ggml_new_tensor_3d(ctx, part->type, part->ne[0], plan.tail, part->ne[2]);
+        ggml_tensor * t = ggml_new_tensor_3d(ctx, type, part->ne[0], plan.tail, part->ne[2]);
         ggml_format_name(t, "cache_%s_tail_l%d", name, (int) il);
         for (int64_t s = 0; s < t->ne[2]; ++s) {
             streams.push_back(ggml_view_2d(ctx, t, t->ne[0], t->ne[1], t->nb[1], s*t->nb[2]));
@@ -201,8 +223,8 @@ rkv_tail rkv_split::make_tail(const ctx_for_buft_t & ctx_for_buft, const rkv_lay
         return t;
     };
 
-    res.k = make(k, "k", res.k_stream);
-    res.v = make(v, "v", res.v_stream);
+    res.k = make(k, plan.tail_k, "k", res.k_stream);
+    res.v = make(v, plan.tail_v, "v", res.v_stream);
     return res;
 }
 
@@ -227,7 +249,11 @@ const rkv_step * rkv_step_of(const ggml_tensor * view) {
 }
 
 void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx) {
-    if (buf || !rkv_residency_scope::current()) {
+    if (!rkv_residency_scope::current()) {
+        return;
+    }
+    if (buf) {
+        rkv_ask_huge_pages(buf);
         return;
     }
     size_t bytes = 0;

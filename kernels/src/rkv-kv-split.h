@@ -67,6 +67,12 @@ struct rkv_layer_plan {
     uint32_t                   tail;      // cells of the tail
     ggml_backend_buffer_type_t buft;      // of stock's own tensors
     ggml_backend_buffer_type_t buft_tail; // host memory
+    ggml_type                  tail_k;    // types of rows in host memory
+    ggml_type                  tail_v;
+
+    // Type of stock's own tensor, which without a plan has `type`.
+    ggml_type type_k(ggml_type type) const { return tail == 0 && buft_tail ? tail_k : type; }
+    ggml_type type_v(ggml_type type) const { return tail == 0 && buft_tail ? tail_v : type; }
 };
 
 // The split of one cache: which layer gets which window. Made at the top of the constructor.
@@ -93,7 +99,8 @@ private:
     std::shared_ptr<rkv_local>      local; // NULL: no layer is local
 };
 
-// Throws with the sizes when a buffer of a split cache could not be allocated; `buf` is what the allocation gave.
+// `buf` is what the allocation of a cache's buffer gave. Throws with the sizes when it could not be allocated and the context has a
+// residency; asks for large pages when it could.
 void rkv_check_buffer(ggml_backend_buffer_t buf, ggml_backend_buffer_type_t buft, ggml_context * ctx);
 
 // View of the first n_kv cells of one part's or both parts' K or V, as stock's get_k and get_v give it; the tail's view hangs on

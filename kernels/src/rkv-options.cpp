@@ -1,5 +1,7 @@
 #include "rkv-options.h"
 
+#include "rkv-tail-type.h"
+
 #include <algorithm>
 #include <cctype>
 #include <iterator>
@@ -143,6 +145,24 @@ void set_engine(rkv_option_set & o, const std::string & value) {
     bad_value(value, "auto, stream, host or hybrid");
 }
 
+uint32_t tail_type(const std::string & value) {
+    for (int type = 0; type < GGML_TYPE_COUNT; ++type) {
+        const char * name = ggml_type_name(ggml_type(type));
+        if (name && value == name && rkv_tail_type_known(ggml_type(type))) {
+            return 1 + uint32_t(type);
+        }
+    }
+    bad_value(value, "f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl");
+}
+
+void set_tail_type_k(rkv_option_set & o, const std::string & value) {
+    o.params.tail_type_k = tail_type(value);
+}
+
+void set_tail_type_v(rkv_option_set & o, const std::string & value) {
+    o.params.tail_type_v = tail_type(value);
+}
+
 void set_tail_threads(rkv_option_set & o, const std::string & value) {
     o.params.staging.host_threads = uint32_t(parse_number(value, 512, "a number of threads up to 512, or 0"));
 }
@@ -183,6 +203,10 @@ const std::vector<rkv_option> & rkv_option_table() {
           "who attends to cells in host memory while tokens are generated: 'stream' (the device, over its link), 'host' (the CPU, where they lie), 'hybrid' (both at a time),\n"
           "or 'auto', which starts as hybrid and goes by what the steps show (default: auto)", set_engine },
         { "--kv-tail-threads", "N", "LLAMA_ARG_KV_TAIL_THREADS", "CPU threads that attend to cells in host memory (default: 0 = as many as --threads)", set_tail_threads },
+        { "--kv-tail-type-k", "TYPE", "LLAMA_ARG_KV_TAIL_TYPE_K",
+          "type of the keys in host memory: f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl; smaller than --cache-type-k, it halves or quarters what is read there,\n"
+          "and changes results as a quantised cache does (default: the one of --cache-type-k)", set_tail_type_k },
+        { "--kv-tail-type-v", "TYPE", "LLAMA_ARG_KV_TAIL_TYPE_V", "type of the values in host memory (default: the one of --cache-type-v)", set_tail_type_v },
         { "--kv-shift", "MODE", "LLAMA_ARG_KV_SHIFT",
           "context shift, self-extend and cache reuse while cells lie in host memory: 'rerope' (K is turned to its new positions in both parts) or 'guard' (they are turned off)\n"
           "(default: rerope)", set_shift },

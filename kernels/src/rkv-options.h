@@ -33,7 +33,7 @@ struct rkv_option {
     bool list = false; // a value may hold commas
 };
 
-constexpr size_t RKV_N_OPTION = 17;
+constexpr size_t RKV_N_OPTION = 19;
 
 // Every option, in the order of the help text.
 const std::vector<rkv_option> & rkv_option_table();

@@ -1,5 +1,7 @@
 #include "rkv-residency.h"
 
+#include "rkv-tail-type.h"
+
 #include "rkv-local.h"
 #include "rkv-report.h"
 
@@ -174,6 +176,9 @@ rkv_residency rkv_residency_resolve(const llama_model & model, const llama_conte
     if (params.tile_cells % RKV_TILE_MIN != 0 || params.tile_cells > RKV_TILE_MAX) {
         refuse(format("a tile is %u cells; give a multiple of %d up to %d", params.tile_cells, RKV_TILE_MIN, RKV_TILE_MAX));
     }
+    if (params.staging.host_threads == 0) {
+        params.staging.host_threads = uint32_t(std::max(cp.n_threads, 1));
+    }
     check_window(params.window_cells, "the window");
     if (cp.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_DISABLED) {
         refuse("a window needs flash attention, which is off (or not possible for this model); turn it on, or drop the window");
@@ -197,7 +202,9 @@ rkv_residency rkv_residency_resolve(const llama_model & model, const llama_conte
     params.layer_window   = nullptr;
     params.n_layer_window = 0;
     resolve_local(res, model, cp);
+    rkv_tail_type_resolve(res, model, cp);
     res.beside_bytes      = beside_bytes(model, cp);
+    res.measured_only     = model.hparams.no_alloc;
 
     const int64_t asked = params.window_cells;
     params.window_cells = whole_tiles(asked, params.tile_cells);

@@ -5,6 +5,7 @@
 // A cache is constructed far from the context's parameters, in many places; so the context says what it wants for the
 // time of the construction, on its own thread, and each cache asks.
 
+#include "ggml.h"
 #include "rkv-params.h"
 
 #include <cstdint>
@@ -32,6 +33,9 @@ struct rkv_residency {
     std::vector<bool>    local_layers; // [n_layer], or empty
     uint32_t             local_ring = 0; // see rkv_local_ring
     bool                 alibi = false;
+    ggml_type            tail_k = GGML_TYPE_F16; // types of the tail's rows
+    ggml_type            tail_v = GGML_TYPE_F16;
+    bool                 measured_only = false; // memory is counted and not taken, as by --fit: an automatic window is as small as it can be
     uint64_t             beside_bytes = 0; // sliding caches and states per sequence: they stay on the device and count against a target
 
     bool active() const { return params.mode == RKV_MODE_WINDOW; }

@@ -1,5 +1,8 @@
 #include "rkv-shim-guard.h"
 
+#include "rkv-planner-api.h"
+#include "rkv-probe-api.h"
+
 #include <cstdio>
 #include <cstring>
 
@@ -71,7 +74,10 @@ uint64_t rkv_layout_digest(void) {
         sizeof(llama_perf_context_data), sizeof(rkv_model_info),       sizeof(rkv_kv_mismatch),
         sizeof(rkv_context_need),        sizeof(rkv_breakdown_row),    sizeof(rkv_memory_info),
         sizeof(rkv_layer_residency),     sizeof(rkv_residency_info),   sizeof(rkv_staging_totals),
-        sizeof(rkv_link_totals),         sizeof(rkv_params),
+        sizeof(rkv_link_totals),         sizeof(rkv_params),           sizeof(rkv_rates),
+        sizeof(rkv_plan_layer),          sizeof(rkv_plan_model),       sizeof(rkv_plan_ask),
+        sizeof(rkv_plan_result),         sizeof(rkv_engine_rates),     sizeof(rkv_engine_choice),
+        sizeof(rkv_probe_run),
     };
     uint64_t digest = 0;
     for (const size_t size : sizes) {

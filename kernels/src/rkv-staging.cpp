@@ -2,6 +2,7 @@
 
 #include "rkv-staging.h"
 
+#include "rkv-host-api.h"
 #include "rkv-kv-split.h"
 #include "rkv-report.h"
 #include "rkv-residency-api.h"
@@ -30,6 +31,10 @@ ggml_backend_buffer_type_t rkv_tail_buffer_type(ggml_backend_dev_t dev) {
     return named ? named(dev) : ggml_backend_cpu_buffer_type();
 }
 
+bool rkv_dev_gathers(ggml_backend_dev_t dev) {
+    return proc_of<void *>(dev, RKV_GATHER_PROC) != nullptr;
+}
+
 // The tails of the layers that `dev` computes.
 static rkv_staging_need need_of(ggml_backend_dev_t dev, const llama_model & model, uint32_t tile, const llama_memory_i * memory) {
     rkv_staging_need need = {};
@@ -50,6 +55,11 @@ static rkv_staging_need need_of(ggml_backend_dev_t dev, const llama_model & mode
     return need;
 }
 
+static const rkv_host_engine_api * host_engine() {
+    const auto get = proc_of<const rkv_host_engine_api * (*)()>(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU), RKV_HOST_ENGINE_PROC);
+    return get ? get() : nullptr;
+}
+
 static void log_choice(ggml_backend_dev_t dev, const rkv_staging_params & asked, const rkv_staging_totals & t) {
     LLAMA_LOG_INFO("rolling-kv: %s: link %.2f GB/s and %.1f us as measured; ring of %u slots (%s) of %.2f MiB, %u cells a copy (%s), %.2f MiB on the device\n",
             ggml_backend_dev_name(dev), t.link_bytes_s/1e9, t.link_latency_s*1e6, (unsigned) t.depth, asked.depth ? "asked for" : "chosen",
@@ -68,7 +78,8 @@ void rkv_staging_set(const std::vector<ggml_backend_t> & backends, const llama_m
         if (!set || !get) {
             continue;
         }
-        const rkv_staging_need need = need_of(dev, model, config.tile, memory);
+        rkv_staging_need need = need_of(dev, model, config.tile, memory);
+        need.host = host_engine();
         if (!set(backend, &config.staging, &need)) {
             throw std::runtime_error(format("rolling-kv: failed to allocate the slots of the staging ring on device %s; make the window smaller, or "
                         "give a lower --kv-ring-depth", ggml_backend_dev_name(dev)));

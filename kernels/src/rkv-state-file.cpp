@@ -101,6 +101,12 @@ uint64_t origin_of(llama_context & ctx) {
             d.add_value(view.il);
             d.add_value(int32_t(view.k->type));
             d.add_value(int32_t(view.v ? view.v->type : -1));
+            if (view.tail->k && view.tail->k->type != view.k->type) {
+                d.add_value(int32_t(view.tail->k->type));
+            }
+            if (view.tail->v && view.tail->v->type != view.v->type) {
+                d.add_value(int32_t(view.tail->v->type));
+            }
             d.add_value(uint64_t(view.k->ne[0]));
         });
     }

@@ -195,10 +195,14 @@ std::vector<float> attn_rig::run(ggml_backend_t backend, const attn_run & how) c
     ggml_backend_buffer_clear(buffer, 0xff);
     fill(g, how);
 
-    ggml_cgraph * graph = ggml_new_graph(g.ctx);
-    ggml_build_forward_expand(graph, g.node);
-    test_cpu_set_threads(backend, how.n_threads);
-    ggml_backend_graph_compute(backend, graph);
+    if (how.compute) {
+        how.compute(g.node);
+    } else {
+        ggml_cgraph * graph = ggml_new_graph(g.ctx);
+        ggml_build_forward_expand(graph, g.node);
+        test_cpu_set_threads(backend, how.n_threads);
+        ggml_backend_graph_compute(backend, graph);
+    }
 
     std::vector<float> out(ggml_nelements(g.node));
     ggml_backend_tensor_get(g.node, out.data(), 0, ggml_nbytes(g.node));

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,11 +57,23 @@ struct attn_run {
     void  * counters  = nullptr;  // rkv_layer_counters
     int     extra     = 0;        // masked cells that are appended
     int64_t flip_cell = -1;       // a cell whose first V byte is flipped
+    std::function<void(ggml_tensor *)> compute; // computes the node in the backend's place
+};
+
+// How to run a case on a device.
+struct device_run {
+    ggml_backend_buffer_type_t tail = nullptr; // where the cells behind the window lie
+    int64_t n_win  = -1;                       // cells of the window, whole tiles; -1: all; 0: every cell lies in the tail
+    bool    poison = true;                     // cells that no query sees hold NaN
+    std::vector<ggml_backend_buffer_t> * keep = nullptr; // takes the tail: the device may still read it for a step that will not come
 };
 
 class attn_rig {
 public:
     attn_rig(const attn_case & c, uint32_t seed);
+
+    // The same on a device, which may say no: then nothing. Parts lie as in a cache, a cell's heads side by side.
+    std::vector<float> run_on(ggml_backend_t backend, const device_run & how) const;
 
     // [d_v, n_head, n_q, n_stream]
     std::vector<float>  run(ggml_backend_t backend, const attn_run & how) const;
@@ -86,6 +99,7 @@ private:
     void fill_part(ggml_tensor * t, bool is_v, int64_t cell0, const attn_run & how) const;
     void build(graph & g, const attn_run & how) const;
     void fill(graph & g, const attn_run & how) const;
+    void put_rows(ggml_tensor * rows, bool is_v, int64_t cell0, bool poison) const;
 };
 
 // Root mean square of the difference, over that of the reference.

@@ -1,3 +1,5 @@
+use crate::context_params::KvType;
+
 /// Why a [`RollingKv`](crate::RollingKv) request cannot be met.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,6 +37,18 @@ pub enum RollingKvError {
         "kv_on_host puts the whole cache into host memory, so there is no window: use one of the two"
     )]
     CacheOnHost,
+    /// Rows in host memory that would be larger than those on the device.
+    #[error(
+        "the tail's {what} cannot have type {asked} beside a cache of {cache}: use a type that is smaller, or give none"
+    )]
+    TailType {
+        /// Keys or values.
+        what: &'static str,
+        /// The type that was asked for.
+        asked: KvType,
+        /// The cache's own type.
+        cache: KvType,
+    },
     /// A local layer that sees nothing.
     #[error("local layers of 0 cells would see nothing: give at least 1")]
     NoLocalCells,

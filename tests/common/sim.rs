@@ -1,10 +1,19 @@
 //! Twins on the simulated device and on the CPU.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use rolling_kv::{Backend, Context, ContextParams, Model, ModelParams, Order, RollingKv};
 
 use super::{logits_after, some_tokens, tiny};
 
 pub const TILE: u32 = 32;
+
+/// One test at a time. A fault would be seen by the others; and a context that another test makes writes to the device's tail memory, so
+/// that what was copied ahead for any context is discarded, and its steps take longer.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The same weights on the simulated device and on the CPU alone.
 pub struct Twins {

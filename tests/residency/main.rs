@@ -15,6 +15,7 @@ mod restored; // states that come back into holes, other windows and other seque
 mod saved; // states travel between windows
 mod sequences; // several sequences over window and tail
 mod shifted; // tokens that move to other positions
+mod tail_types; // a smaller type in host memory
 mod twins; // making a spilled context and its twin
 mod types; // cache types and flash attention
 mod walk; // random sequences of edits, compared after every step

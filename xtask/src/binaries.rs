@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rolling_kv_stage::Variant;
+use rolling_kv_stage::cuda::Archs;
 
+use crate::cuda::build_beside;
 use crate::elf;
 use crate::error::{Error, Result};
 use crate::model;
@@ -17,15 +19,35 @@ use crate::progress::Work;
 /// The longest that a program may take to print its version or a few words.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What the folder holds of CUDA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cuda {
+    /// The cards that the module is for; without a list, the usual ones.
+    pub archs: Option<Archs>,
+    /// Whether NVIDIA's libraries are put beside it.
+    pub libraries: bool,
+}
+
+/// How the names of NVIDIA's libraries begin.
+const NVIDIA: [&str; 2] = ["libcudart.so", "libcublas"];
+
 /// Where the folder is made unless the caller says otherwise.
-pub fn default_out(place: &Place) -> PathBuf {
-    place.work().join("binaries")
+pub fn default_out(place: &Place, cuda: Option<&Cuda>) -> PathBuf {
+    let name = match cuda {
+        None => "binaries",
+        Some(_) => "binaries-cuda",
+    };
+    place.work().join(name)
 }
 
 /// Builds the programs, collects them in `out` and checks that a copy of that folder runs on its own.
-pub fn run(place: &Place, out: &Path) -> Result<()> {
-    let built = native::build(place, Variant::Patched, PROGRAMS)?;
-    let files = collect(built.bin_dir(), PROGRAMS, out)?;
+pub fn run(place: &Place, out: &Path, cuda: Option<&Cuda>) -> Result<()> {
+    let built = match cuda {
+        None => native::build(place, Variant::Patched, PROGRAMS)?,
+        Some(cuda) => build_beside(place, PROGRAMS, cuda.archs.clone())?,
+    };
+    let with_nvidia = cuda.is_some_and(|cuda| cuda.libraries);
+    let files = collect(built.bin_dir(), PROGRAMS, out, with_nvidia)?;
     let mut bytes_total = 0;
     for name in &files {
         let bytes = size(&out.join(name))?;
@@ -42,10 +64,18 @@ pub fn run(place: &Place, out: &Path) -> Result<()> {
 }
 
 /// Copies `programs`, the backend modules and whatever they need of `bin` to `out`. Names stay; links become files.
-fn collect(bin: &Path, programs: &[&str], out: &Path) -> Result<Vec<String>> {
+pub fn collect(
+    bin: &Path,
+    programs: &[&str],
+    out: &Path,
+    with_nvidia: bool,
+) -> Result<Vec<String>> {
     let mut first: Vec<String> = programs.iter().map(|&name| name.to_owned()).collect();
     first.extend(modules(bin)?);
-    let libraries = elf::closure(bin, &first)?;
+    let mut libraries = elf::closure(bin, &first)?;
+    if !with_nvidia {
+        libraries.retain(|name| !NVIDIA.iter().any(|prefix| name.starts_with(prefix)));
+    }
     fs::create_dir_all(out).map_err(Error::file("make", out))?;
     let mut files: Vec<String> = first.into_iter().chain(libraries).collect();
     files.dedup();
@@ -134,6 +164,7 @@ fn size(file: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::tests::library;
 
     #[test]
     fn modules_are_told_from_libraries() {
@@ -150,6 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn nvidias_libraries_are_collected_only_on_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let (bin, out) = (dir.path().join("bin"), dir.path().join("out"));
+        fs::create_dir_all(&bin).unwrap();
+        library(&bin, "libcudart.so.13", &[]);
+        library(&bin, "libggml-cuda.so", &["libcudart.so.13"]);
+        assert_eq!(
+            collect(&bin, &[], &out, false).unwrap(),
+            ["libggml-cuda.so"]
+        );
+        let all = collect(&bin, &[], &out, true).unwrap();
+        assert_eq!(all, ["libggml-cuda.so", "libcudart.so.13"]);
+    }
+
+    #[test]
     fn collecting_turns_links_into_files_and_replaces_older_ones() {
         let dir = tempfile::tempdir().unwrap();
         let (bin, out) = (dir.path().join("bin"), dir.path().join("out"));
@@ -161,7 +207,7 @@ mod tests {
         std::os::unix::fs::symlink("libggml-cpu.so.1", bin.join("libggml-cpu.so")).unwrap();
         fs::write(out.join("tool"), "older").unwrap();
         assert_eq!(
-            collect(&bin, &["tool"], &out).unwrap(),
+            collect(&bin, &["tool"], &out, false).unwrap(),
             ["tool", "libggml-cpu.so"]
         );
         assert!(

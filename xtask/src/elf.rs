@@ -58,12 +58,12 @@ fn names(data: &[u8]) -> object::Result<Vec<String>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::process::Run;
 
     /// A library called `name` in `folder` that needs `uses`.
-    fn library(folder: &Path, name: &str, uses: &[&str]) {
+    pub fn library(folder: &Path, name: &str, uses: &[&str]) {
         let mut run = Run::new("cc").args([
             "-shared",
             "-nostdlib",

@@ -32,6 +32,9 @@ const ALL_ENGINES: &[&str] = &["run", "gates/specs/engines-all.toml"];
 /// Both levers on a budget of device memory.
 const BUDGET: &[&str] = &["run", "gates/specs/budget.toml"];
 
+/// Predicted against measured steps, engine by engine.
+const PLANS: &[&str] = &["run", "gates/specs/plan.toml"];
+
 /// Architectures that are made in memory: every way to keep K and V.
 const TINY: &[&str] = &[
     "logit-equiv",
@@ -70,6 +73,16 @@ const QUANTISED: &[&str] = &[
     "512",
 ];
 
+/// And with a tail alone of that type.
+const MIXED: &[&str] = &[
+    "--tail-type",
+    "q8_0",
+    "--ctx",
+    "2048",
+    "--window-cells",
+    "512",
+];
+
 /// Each gate's spec with what makes it quick, for a fault.
 const ONE_WINDOW: &[&str] = &["--window-cells", "1024"];
 const NEAR: &[&str] = &["--most", "300"];
@@ -84,6 +97,8 @@ const SHORT_TAILS: &[&str] = &[
     "--copy-cells",
     "256",
 ];
+
+const SHORT_PLANS: &[&str] = &["--ctx", "1280", "--points", "2", "--engines", "stream"];
 
 /// A tail of which the host has a part, behind one link.
 const ONE_TAIL: &[&str] = &[
@@ -176,16 +191,26 @@ pub fn budget(place: &Place) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// Plans predict what steps take, and those from rates of half the speed do not.
+pub fn plans(place: &Place) -> Result<Counts> {
+    let gate = gate(place)?;
+    gate.run(PLANS, None)?;
+    gate.run(&[PLANS, SHORT_PLANS].concat(), Some("halved"))?;
+    Ok(Counts::new(2, 0, 0))
+}
+
 /// The logit gate passes on a quantised cache, and on architectures that are made in memory.
 pub fn kinds(place: &Place) -> Result<Counts> {
     let mut gate = gate(place)?;
     gate.run(&[LOGITS, QUANTISED].concat(), None)?;
+    gate.run(&[LOGITS, MIXED].concat(), None)?;
+    gate.run(&[LOGITS, MIXED].concat(), Some("drop"))?;
     for name in ARCHITECTURES {
         gate.model = format!("tiny:{name}").into();
         gate.run(TINY, None)?;
         gate.run(&[TINY, ON_A_DEVICE].concat(), None)?;
     }
-    Ok(Counts::new(1 + 2 * ARCHITECTURES.len() as u64, 0, 0))
+    Ok(Counts::new(3 + 2 * ARCHITECTURES.len() as u64, 0, 0))
 }
 
 /// Our program, and the model that its gates run on.

@@ -3,25 +3,27 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use rolling_kv_stage::{Repo, Variant};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
+use crate::digest;
 use crate::error::{Error, Result};
 use crate::native;
+use crate::parallel;
 use crate::place::Place;
 use crate::process::Run;
 use crate::report::Counts;
 
 /// One compilation as cmake recorded it.
 #[derive(Debug, PartialEq, Eq)]
-struct Compilation {
-    file: PathBuf,
+pub struct Compilation {
+    /// The source.
+    pub file: PathBuf,
+    /// Where the command runs.
     directory: PathBuf,
-    command: String,
+    /// What a shell is told.
+    pub command: String,
 }
 
 /// Checks every source of ours that is compiled into the tree, and that each file in `kernels/src` is.
@@ -42,18 +44,7 @@ pub fn check(place: &Place) -> Result<Counts> {
         );
         return Ok(Counts::new(ours.len() as u64, 0, 0));
     }
-    let next = Mutex::new(ours.iter());
-    let found = Mutex::new(Ok(Counts::default()));
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(one) = take(&next) {
-                    note(&found, one.strict());
-                }
-            });
-        }
-    });
-    let counts = found.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+    let counts = parallel::each(&ours, Compilation::strict)?;
     if counts.failed == 0 {
         fs::create_dir_all(place.work()).map_err(Error::file("make", &place.work()))?;
         fs::write(&stamp, inputs).map_err(Error::file("write", &stamp))?;
@@ -63,48 +54,8 @@ pub fn check(place: &Place) -> Result<Counts> {
 
 /// A digest of every command and of every file of ours that one of them may read.
 fn inputs(folder: &Path, compilations: &[Compilation]) -> Result<String> {
-    let mut hash = Sha256::new();
-    for one in compilations {
-        hash.update(one.command.as_bytes());
-        hash.update([0]);
-    }
-    let mut folders = vec![folder.to_owned()];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).map_err(Error::file("list", &folder))? {
-            let path = entry.map_err(Error::file("list", &folder))?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    for file in &files {
-        hash.update(file.as_os_str().as_encoded_bytes());
-        hash.update(fs::read(file).map_err(Error::file("read", file))?);
-        hash.update([0]);
-    }
-    Ok(hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
-}
-
-fn take<'a>(next: &Mutex<std::slice::Iter<'a, Compilation>>) -> Option<&'a Compilation> {
-    next.lock().unwrap_or_else(PoisonError::into_inner).next()
-}
-
-/// Adds one result to the sum; the first error stays.
-fn note(found: &Mutex<Result<Counts>>, result: Result<Counts>) {
-    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-    match (&mut *found, result) {
-        (Ok(sum), Ok(counts)) => *sum += counts,
-        (Ok(_), Err(error)) => *found = Err(error),
-        (Err(_), _) => {}
-    }
+    let commands = compilations.iter().map(|one| one.command.as_str());
+    digest::of(commands, &[folder])
 }
 
 impl Compilation {
@@ -128,7 +79,7 @@ impl Compilation {
 }
 
 /// The compilations of files below `folder`.
-fn compilations(list: &str, folder: &Path) -> Vec<Compilation> {
+pub fn compilations(list: &str, folder: &Path) -> Vec<Compilation> {
     let entries: Vec<Value> = serde_json::from_str(list).unwrap_or_default();
     let text =
         |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);

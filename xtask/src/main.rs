@@ -5,14 +5,17 @@ mod binaries;
 mod cargo;
 mod clone;
 mod counts;
+mod cuda;
 mod demo;
 mod dependent;
+mod digest;
 mod elf;
 mod equality;
 mod equiv;
 mod error;
 mod fresh;
 mod git;
+mod gpu;
 mod kernels;
 mod memcheck;
 mod model;
@@ -20,6 +23,8 @@ mod moves;
 mod native;
 mod needle;
 mod options;
+mod origin;
+mod parallel;
 mod patches;
 mod place;
 mod process;
@@ -45,7 +50,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rolling_kv_stage::Variant;
+use rolling_kv_stage::cuda::Archs;
 
+use crate::binaries::Cuda;
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::upstream::Depth;
@@ -111,6 +118,10 @@ enum Command {
     /// They come as Python wheels, need no root and leave the system alone. Tools of the system are used where they work.
     Setup,
 
+    /// The CUDA toolkit and the CUDA module
+    #[command(subcommand)]
+    Cuda(cuda::Command),
+
     /// Fetch the pinned llama.cpp tree into vendor/llama.cpp
     ///
     /// Not needed for a build, which also finds the tree in the user's cache folder; good for reading it.
@@ -126,9 +137,18 @@ enum Command {
 
     /// Build the patched llama.cpp programs into one folder that can be copied elsewhere
     Binaries {
-        /// Where to put them [default: rolling-kv/binaries in the target folder]
+        /// Where to put them [default: rolling-kv/binaries in the target folder, with --cuda binaries-cuda]
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+        /// With the CUDA module and NVIDIA's libraries that it needs (0.6 GB)
+        #[arg(long)]
+        cuda: bool,
+        /// The cards that the module is for, as in `cargo xtask cuda build`
+        #[arg(long, value_name = "LIST", value_parser = Archs::parse, requires = "cuda")]
+        arch: Option<Archs>,
+        /// Leave NVIDIA's libraries out: the machine that runs the programs has those of the same release
+        #[arg(long, requires = "cuda")]
+        without_nvidia: bool,
     },
 
     /// Build the unpatched llama-completion, llama-bench and llama-perplexity, to compare with
@@ -195,14 +215,25 @@ fn run(command: Command, place: &Place) -> Result<ExitCode> {
         Command::Test { only, list: false } => return suite::test(place, &only),
         Command::Gates { full, only } => return suite::gates(place, full, &only),
         Command::Setup => setup::run(place)?,
+        Command::Cuda(command) => cuda::run(command, place)?,
         Command::Vendor { print_hash: true } => vendor::print_hash(place)?,
         Command::Vendor { print_hash: false } => vendor::run(place)?,
         Command::Patches(Patches::Check) => drop(patches::check(place)?),
         Command::Patches(Patches::Open { dir }) => patches::open(place, dir)?,
         Command::Patches(Patches::Refresh { dir }) => patches::refresh(place, dir)?,
-        Command::Binaries { out } => {
+        Command::Binaries {
+            out,
+            cuda,
+            arch,
+            without_nvidia,
+        } => {
             setup::ensure(place)?;
-            binaries::run(place, &out.unwrap_or_else(|| binaries::default_out(place)))?;
+            let cuda = cuda.then_some(Cuda {
+                archs: arch,
+                libraries: !without_nvidia,
+            });
+            let out = out.unwrap_or_else(|| binaries::default_out(place, cuda.as_ref()));
+            binaries::run(place, &out, cuda.as_ref())?;
         }
         Command::Stock => {
             setup::ensure(place)?;

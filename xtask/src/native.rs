@@ -31,8 +31,11 @@ pub const UPSTREAM_TESTS: &[&str] = &[
     "test-state-restore-fragmented",
     "test-rkv-archs",
     "test-rkv-attn",
+    "test-rkv-cuda",
+    "test-rkv-device",
     "test-rkv-rope",
     "test-rkv-sim",
+    "test-rkv-stream-ring",
     "bench-rkv-attn",
 ];
 
@@ -78,6 +81,12 @@ pub fn staged_root(place: &Place) -> Result<PathBuf> {
             .stage()?
             .release(),
     )
+}
+
+/// A text that changes with the patched tree: with upstream, the patches or the kernels.
+pub fn identity(place: &Place) -> Result<String> {
+    let staged = Plan::for_repo(&place.root, &place.target, Variant::Patched)?.stage()?;
+    Ok(format!("{} {}", staged.stamp().id(), staged.text()))
 }
 
 /// The log of the last build of the patched tree.

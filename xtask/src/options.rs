@@ -2,6 +2,7 @@
 
 mod bench;
 mod completion;
+mod fit;
 mod help;
 mod line;
 mod local;
@@ -45,7 +46,7 @@ struct Opt {
     expected: &'static str,
 }
 
-const OPTIONS: [Opt; 17] = [
+const OPTIONS: [Opt; 19] = [
     Opt {
         name: "--kv-residency-mode",
         env: "LLAMA_ARG_KV_RESIDENCY_MODE",
@@ -113,6 +114,18 @@ const OPTIONS: [Opt; 17] = [
         expected: "a number of threads",
     },
     Opt {
+        name: "--kv-tail-type-k",
+        env: "LLAMA_ARG_KV_TAIL_TYPE_K",
+        bad: "f32",
+        expected: "f16, bf16, q8_0",
+    },
+    Opt {
+        name: "--kv-tail-type-v",
+        env: "LLAMA_ARG_KV_TAIL_TYPE_V",
+        bad: "q2_k",
+        expected: "f16, bf16, q8_0",
+    },
+    Opt {
         name: "--kv-shift",
         env: "LLAMA_ARG_KV_SHIFT",
         bad: "maybe",
@@ -167,7 +180,10 @@ pub fn run(place: &Place) -> Result<Counts> {
     // Every program runs on one thread, so that two checks at a time take no longer than one.
     let (first, second) = std::thread::scope(|scope| {
         let second = scope.spawn(|| checked(&rig, &[help::check, refusals::check]));
-        let first = checked(&rig, &[completion::check, local::check, bench::check]);
+        let first = checked(
+            &rig,
+            &[completion::check, local::check, bench::check, fit::check],
+        );
         (first, second.join().expect("a check does not panic"))
     });
     let mut counts = first?;

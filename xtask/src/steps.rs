@@ -12,8 +12,8 @@ use crate::place::Place;
 use crate::report::{Counts, Outcome};
 use crate::upstream::{self, Depth};
 use crate::{
-    binaries, cargo, clone, dependent, equality, equiv, fresh, kernels, memcheck, model, moves,
-    options, patches, screenshot, setup, slots, smoke,
+    binaries, cargo, clone, cuda, dependent, equality, equiv, fresh, gpu, kernels, memcheck, model,
+    moves, options, patches, screenshot, setup, slots, smoke,
 };
 
 /// A step that is one check.
@@ -66,6 +66,11 @@ pub fn native_build(place: &Place) -> Result<Outcome> {
 /// Our C++ compiles without a warning.
 pub fn kernel_warnings(place: &Place) -> Result<Outcome> {
     counted(kernels::check(place))
+}
+
+/// Our CUDA files compile without a warning and without a spilled register.
+pub fn cuda_kernels(place: &Place) -> Result<Outcome> {
+    cuda::kernels::step(place)
 }
 
 /// Clippy has nothing to say.
@@ -155,7 +160,11 @@ pub fn dependents(place: &Place) -> Result<Outcome> {
 
 /// The folder of programs can be moved.
 pub fn collect_binaries(place: &Place) -> Result<Outcome> {
-    done(binaries::run(place, &binaries::default_out(place)))
+    done(binaries::run(
+        place,
+        &binaries::default_out(place, None),
+        None,
+    ))
 }
 
 /// The patched server answers.
@@ -221,6 +230,16 @@ pub fn kinds_of_cache(place: &Place) -> Result<Outcome> {
 /// A budget of device memory, by placement and by layers that see less.
 pub fn budget(place: &Place) -> Result<Outcome> {
     counted(equiv::budget(place))
+}
+
+/// What plans predict is what steps take.
+pub fn plans(place: &Place) -> Result<Outcome> {
+    counted(equiv::plans(place))
+}
+
+/// The script for a machine with a card, on the simulated device.
+pub fn gpu_script(place: &Place) -> Result<Outcome> {
+    counted(gpu::run(place))
 }
 
 /// A gate's page is right in a browser, and a spoiled one is noticed.

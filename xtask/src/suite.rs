@@ -6,12 +6,13 @@ use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::report::{Outcome, Report};
 use crate::steps::{
-    benches, budget, clippy, collect_binaries, dependents, documentation, engines, engines_all,
-    format, fresh_clone, freshness, kernel_warnings, kinds_of_cache, logit_equivalence,
-    logit_equivalence_faults, long_texts, model_fetch, moved_keys, moved_positions, native_build,
-    needles, needles_all, page_in_browser, patches_check, perplexity, program_options,
-    run_equality, server_on_device, server_smoke, stock_build, tails, tests, tooling_tests, tools,
-    upstream_tests, upstream_tests_all, upstream_tree, valgrind, valgrind_all,
+    benches, budget, clippy, collect_binaries, cuda_kernels, dependents, documentation, engines,
+    engines_all, format, fresh_clone, freshness, gpu_script, kernel_warnings, kinds_of_cache,
+    logit_equivalence, logit_equivalence_faults, long_texts, model_fetch, moved_keys,
+    moved_positions, native_build, needles, needles_all, page_in_browser, patches_check,
+    perplexity, plans, program_options, run_equality, server_on_device, server_smoke, stock_build,
+    tails, tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree,
+    valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -38,6 +39,7 @@ const TEST: &[Step] = &[
     step("staging and xtask tests", &["tools"], tooling_tests),
     step("native build", &["tools", "patches"], native_build),
     step("kernel warnings", &["native build"], kernel_warnings),
+    step("CUDA kernels", &["tools", "patches"], cuda_kernels),
     step("clippy", &["native build"], clippy),
     step("stock build", &["tools", "upstream"], stock_build),
     step("model", &["native build"], model_fetch),
@@ -68,7 +70,9 @@ const GATES: &[Step] = &[
     step("needles", &["model"], needles),
     step("tail engines", &["model"], engines),
     step("budget", &["model"], budget),
+    step("plans", &["model"], plans),
     step("report in a browser", &["model"], page_in_browser),
+    step("gpu script", &["model"], gpu_script),
 ];
 
 /// What `--full` adds.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::cards::CudaCards;
+use super::cuda::CudaModule;
 use super::memory::Memory;
 use super::module::Safety;
 use super::tools::Tool;
@@ -28,6 +30,10 @@ pub struct Report {
     pub versions: Versions,
     pub cpu: Cpu,
     pub module: Option<Module>,
+    /// Those that lie beside the libraries, used or not.
+    pub cuda_modules: Vec<CudaModule>,
+    /// What NVIDIA's driver says.
+    pub cuda: CudaCards,
     pub devices: Vec<Device>,
     pub libraries: Vec<PathBuf>,
     pub memory: Memory,
@@ -90,7 +96,8 @@ pub struct Device {
 /// Width of the column of names.
 const NAME: usize = 22;
 
-fn line(f: &mut Formatter<'_>, name: &str, value: impl Display) -> fmt::Result {
+/// One line of a section.
+pub fn line(f: &mut Formatter<'_>, name: &str, value: impl Display) -> fmt::Result {
     writeln!(f, "  {name:NAME$} {value}")
 }
 
@@ -99,6 +106,8 @@ impl Display for Report {
         self.versions(f)?;
         self.cpu(f)?;
         self.devices(f)?;
+        self.cuda_modules(f)?;
+        write!(f, "{}", self.cuda)?;
         self.libraries(f)?;
         self.memory(f)?;
         self.tools(f)?;
@@ -173,6 +182,20 @@ impl Report {
                 &device.name,
                 format_args!("{} [{}], {memory}", device.description, device.kind),
             )?;
+        }
+        Ok(())
+    }
+
+    fn cuda_modules(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for module in &self.cuda_modules {
+            writeln!(f, "\nCUDA module")?;
+            line(f, "file", module.path.display())?;
+            line(
+                f,
+                "built from",
+                module.stamp.as_deref().unwrap_or("not said"),
+            )?;
+            line(f, "loaded", if module.loaded { "yes" } else { "no" })?;
         }
         Ok(())
     }
@@ -264,6 +287,6 @@ impl Report {
 }
 
 /// A number of bytes for people.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }

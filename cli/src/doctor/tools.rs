@@ -46,6 +46,12 @@ pub fn look(tools_folder: Option<&Path>) -> Vec<Tool> {
             own("bin/ninja").or_else(|| on_path("ninja")),
             &["--version"],
         ),
+        tool(
+            "nvcc",
+            "building for CUDA",
+            own("cuda/nvidia/cu13/bin/nvcc").or_else(|| on_path("nvcc")),
+            &["--version"],
+        ),
         Tool {
             name: "libclang",
             needed_for: "building",

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rolling_kv::BackendError;
 
+use super::cuda::{self, CudaModule};
 use super::is_broken;
 use super::memory::Memory;
 use super::probe::{Feature, Finding};
@@ -20,6 +21,7 @@ pub struct Findings<'a> {
     pub features: &'a [Feature],
     pub backend: Option<&'a BackendError>,
     pub module: Option<&'a Module>,
+    pub cuda_modules: &'a [CudaModule],
     pub versions: &'a Versions,
     pub devices: &'a [Device],
     pub libraries: &'a [PathBuf],
@@ -30,7 +32,16 @@ pub struct Findings<'a> {
 impl Findings<'_> {
     /// Problems, then notes.
     pub fn judge(&self) -> (Vec<String>, Vec<String>) {
-        (self.problems(), self.notes())
+        let on_cards = self
+            .devices
+            .iter()
+            .filter(|device| device.backend == cuda::BACKEND);
+        let (cuda_problems, cuda_notes) =
+            cuda::judge(self.cuda_modules, &self.versions.stamp, on_cards.count());
+        let (mut problems, mut notes) = (self.problems(), self.notes());
+        problems.extend(cuda_problems);
+        notes.extend(cuda_notes);
+        (problems, notes)
     }
 
     fn problems(&self) -> Vec<String> {

@@ -13,7 +13,7 @@ use super::cliff::CliffArgs;
 use super::engines::EnginesArgs;
 use super::parse as gate_parse;
 use crate::device::SimSpec;
-use crate::run::{CACHE_TYPES, EngineArg, parse};
+use crate::run::{CACHE_TYPES, EngineArg, TAIL_TYPES, parse};
 
 /// The options of `rolling-kv gate`.
 #[derive(Args)]
@@ -42,6 +42,9 @@ pub enum Gate {
 
     /// Find how to spend a budget of device memory: by placing cells, which changes no bit, and by layers that see less, which does
     Budget(BudgetArgs),
+
+    /// Check predictions: a plan's time of a decode step against the measured one, on a simulated device
+    Plan(PlanGateArgs),
 
     /// Run the gate that a spec names, with its options and its thresholds
     ///
@@ -130,6 +133,12 @@ pub struct LogitEquivArgs {
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = PossibleValuesParser::new(CACHE_TYPES))]
     pub cache_type: String,
 
+    /// How K and V are stored in host memory: a smaller type
+    ///
+    /// Bits then depend on where a cell lies, and are not compared; the spilled cache must be as near to one of f16 as a cache that is wholly of this type.
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(TAIL_TYPES))]
+    pub tail_type: Option<String>,
+
     /// CPU threads
     ///
     /// [default: as many as this process may use]
@@ -164,6 +173,73 @@ pub struct LogitEquivArgs {
 
     #[command(flatten)]
     pub kept: Kept,
+}
+
+/// The options of `rolling-kv gate plan`.
+#[derive(Args)]
+pub struct PlanGateArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+
+    /// The simulated device, such as sim:mem=2GiB,link=6.4GB/s
+    ///
+    /// Unless it says otherwise, its time is reckoned, with launch=10us and membw=400GB/s. With time=real the time of day is measured.
+    #[arg(long, value_name = "sim:SPEC", default_value = "sim:link=6.4GB/s", value_parser = SimSpec::parse)]
+    pub device: SimSpec,
+
+    /// Tokens of context; a text fills all but the decoded ones
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse::tokens)]
+    pub ctx: u32,
+
+    /// Windows that are tried, from every cell to none
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub points: u32,
+
+    /// Tokens decoded at each point; the first two do not count
+    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub decoded: u32,
+
+    /// Engines that are tried, with commas between them
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "stream,host,hybrid",
+        value_delimiter = ','
+    )]
+    pub engines: Vec<PlanEngineArg>,
+
+    /// Reckon with rates of half the speed; the gate must then fail
+    #[arg(long, value_name = "FAULT")]
+    pub inject: Option<PlanFault>,
+
+    /// Seed of the built-in text
+    #[arg(short, long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Draw what was found into this file, as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub kept: Kept,
+}
+
+/// An engine whose predictions are checked.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanEngineArg {
+    /// The tail comes to the device
+    Stream,
+    /// The host attends to the tail
+    Host,
+    /// Both, split so that they end together
+    Hybrid,
+}
+
+/// The fault of `gate plan`.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PlanFault {
+    /// Everything takes twice as long as it does
+    Halved,
 }
 
 /// The options of `rolling-kv gate shift`.

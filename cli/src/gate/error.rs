@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rolling_kv::{BackendError, LoadError};
 use rolling_kv_gates::{GateError, SpecError};
 
+use crate::device::NoSuchDevice;
 use crate::models::ModelPathError;
 
 /// Why a gate could not run. That is neither a pass nor a failure of what it tests.
@@ -16,6 +17,8 @@ pub enum GateCommandError {
     ModelPath(#[from] ModelPathError),
     #[error(transparent)]
     Backend(#[from] BackendError),
+    #[error(transparent)]
+    Device(#[from] NoSuchDevice),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -46,6 +49,12 @@ pub enum GateCommandError {
     Link,
     #[error("the latency of the device's link is not understood\n  next: give it as latency=10us")]
     Latency,
+    #[error("the rate of the host's kernel is not understood\n  next: give it as hostbw=20GB/s")]
+    HostRate,
+    #[error(
+        "a plan reads the header of the model's file, and a tiny model has none\n  next: give a .gguf file, or smollm2"
+    )]
+    NoHeader,
     #[error(
         "the device says what its link or its host brings\n  next: give that with --links and --host-rate, of which there can be several"
     )]

@@ -1,6 +1,6 @@
 //! `rolling-kv gate logit-equiv`.
 
-use rolling_kv::{KvType, ModelParams, TailEngine};
+use rolling_kv::{ModelParams, TailEngine};
 use rolling_kv_gates::{Comparison, LogitEquiv, LogitEquivReport};
 use serde_json::json;
 
@@ -17,7 +17,8 @@ pub fn run(args: &LogitEquivArgs, asked: &Asked) -> Result<u8, GateCommandError>
         n_ctx: args.ctx,
         windows: windows(args),
         tile_cells: args.tile_cells,
-        kv_type: kv_type(&args.cache_type),
+        kv_type: run::kv_type(&args.cache_type),
+        tail_type: args.tail_type.as_deref().map(run::kv_type),
         engine: TailEngine::from(args.tail_engine),
         threads: args.threads.unwrap_or_else(run::fitting_threads),
         seed: args.seed,
@@ -61,14 +62,6 @@ fn windows(args: &LogitEquivArgs) -> Vec<u32> {
         (cells as u32 / tile * tile).max(tile)
     };
     args.window_percent.iter().map(cells).collect()
-}
-
-/// The command line allows only names of types, so that the fallback is never taken.
-fn kv_type(name: &str) -> KvType {
-    KvType::ALL
-        .into_iter()
-        .find(|kv| kv.to_string() == name)
-        .unwrap_or_default()
 }
 
 fn print(report: &LogitEquivReport) {

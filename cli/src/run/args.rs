@@ -205,6 +205,18 @@ pub struct CacheArgs {
     #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub tail_threads: Option<u32>,
 
+    /// CHANGES WHAT THE MODEL SAYS: type of the keys in host memory, smaller than --cache-type-k
+    ///
+    /// [default: the one of --cache-type-k]
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(TAIL_TYPES))]
+    pub tail_type_k: Option<String>,
+
+    /// CHANGES WHAT THE MODEL SAYS: type of the values in host memory, smaller than --cache-type-v
+    ///
+    /// [default: the one of --cache-type-v]
+    #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(TAIL_TYPES))]
+    pub tail_type_v: Option<String>,
+
     /// CHANGES WHAT THE MODEL SAYS: let the layers that `gate budget` accepted see the first and the newest tokens only
     ///
     /// They keep nothing else and have no tail. FILE is what `gate budget --json` wrote for this model.
@@ -225,6 +237,8 @@ impl CacheArgs {
             || self.copy_cells.is_some()
             || self.tail_engine.is_some()
             || self.tail_threads.is_some()
+            || self.tail_type_k.is_some()
+            || self.tail_type_v.is_some()
             || self.local_file.is_some()
     }
 }
@@ -275,6 +289,11 @@ impl From<EngineArg> for TailEngine {
 /// The types that llama.cpp can keep keys and values in.
 pub const CACHE_TYPES: [&str; 9] = [
     "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl",
+];
+
+/// Those that a tail may have.
+pub const TAIL_TYPES: [&str; 8] = [
+    "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl",
 ];
 
 /// Whether flash attention is used.

@@ -144,8 +144,16 @@ fn residency(args: &CacheArgs) -> Result<Option<RollingKv>, RunError> {
         .copy_cells(args.copy_cells.unwrap_or(0))
         .tail_engine(args.tail_engine.map_or(TailEngine::Auto, Into::into))
         .host_threads(args.tail_threads.unwrap_or(0));
+    let typed = args
+        .tail_type_k
+        .iter()
+        .fold(staged, |spill, name| spill.tail_type_k(kv_type(name)));
+    let typed = args
+        .tail_type_v
+        .iter()
+        .fold(typed, |spill, name| spill.tail_type_v(kv_type(name)));
     let layers = args.resident_layers.iter().cloned();
-    let placed = layers.fold(staged, RollingKv::resident_layers);
+    let placed = layers.fold(typed, RollingKv::resident_layers);
     Ok(Some(match &args.local_file {
         Some(file) => placed.local_layers(LocalLayers::from_file(file)?),
         None => placed,
@@ -161,7 +169,7 @@ fn fitting_context(prompt: usize, generated: u32, trained: u32) -> u32 {
 }
 
 /// The command line allows only names of types, so that the fallback is never taken.
-fn kv_type(name: &str) -> KvType {
+pub fn kv_type(name: &str) -> KvType {
     KvType::ALL
         .into_iter()
         .find(|kind| kind.to_string() == name)

@@ -150,6 +150,39 @@ pub enum Error {
         advice: &'static str,
     },
 
+    /// The CUDA compiler was not found.
+    #[error(
+        "the CUDA compiler nvcc was not found ({searched}); run `cargo xtask cuda setup`, which installs the toolkit under \
+         target/ without root (0.5 GB to fetch), or install the CUDA toolkit and name its nvcc in CUDACXX"
+    )]
+    Cuda {
+        /// Where it was looked for.
+        searched: String,
+    },
+
+    /// The CUDA toolkit lacks a part that the module needs.
+    #[error(
+        "the CUDA toolkit in {} has no {part}; run `cargo xtask cuda setup`, which puts a whole one under target/, and \
+         leave CUDACXX unset, or add that part",
+        root.display()
+    )]
+    CudaPart {
+        /// The toolkit.
+        root: PathBuf,
+        /// What is missing.
+        part: &'static str,
+    },
+
+    /// A list of CUDA architectures cannot be read.
+    #[error(
+        "{text:?} is no list of CUDA architectures from 75 on; write compute capabilities without their point, such as \
+         86,89,90, into --arch or ROLLING_KV_CUDA_ARCH"
+    )]
+    CudaArchs {
+        /// What was given.
+        text: String,
+    },
+
     /// A program ran and failed.
     #[error("{program} failed ({status}) while {doing}; the whole log is {}; its last lines:\n{tail}", log.display())]
     Command {

@@ -20,6 +20,8 @@ pub struct Native {
     pub options: Vec<String>,
     /// What the staged tree was made of: cmake lists its sources again when this changes.
     pub tree: String,
+    /// The CUDA compiler, where there is something for it.
+    pub nvcc: Option<PathBuf>,
     /// Most compilers at once; `None` leaves it to the build tool.
     pub jobs: Option<u32>,
 }
@@ -58,6 +60,9 @@ impl Native {
                 .arg("-DCMAKE_MACOSX_RPATH=OFF")
                 .arg(joined("-DCMAKE_INSTALL_NAME_DIR=", &self.build.join("bin")));
         }
+        if let Some(nvcc) = &self.nvcc {
+            cmake.arg(joined("-DCMAKE_CUDA_COMPILER=", nvcc));
+        }
         for option in &self.options {
             cmake.arg(format!("-D{option}"));
         }
@@ -73,12 +78,17 @@ impl Native {
         } else {
             "Unix Makefiles"
         };
+        let nvcc = self
+            .nvcc
+            .as_ref()
+            .map(|nvcc| format!("{}\n", nvcc.display()));
         format!(
-            "{}\n{}\n{generator}\n{}\n{}\n",
+            "{}\n{}\n{generator}\n{}\n{}\n{}",
             self.source.display(),
             self.build.display(),
             tools.cc,
-            tools.cxx
+            tools.cxx,
+            nvcc.unwrap_or_default()
         )
     }
 

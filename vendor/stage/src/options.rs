@@ -2,7 +2,7 @@
 
 use crate::Variant;
 use crate::cpu;
-use crate::env::Env;
+use crate::cuda::Archs;
 use crate::error::Result;
 use crate::upstream::{Repo, Upstream};
 
@@ -27,7 +27,7 @@ const X86_OFF: [&str; 15] = [
 ];
 
 /// The same for every build.
-const FIXED: [(&str, &str); 17] = [
+const FIXED: [(&str, &str); 13] = [
     ("CMAKE_BUILD_TYPE", "Release"),
     ("BUILD_SHARED_LIBS", "ON"),
     ("GGML_BACKEND_DL", "ON"),
@@ -37,37 +37,47 @@ const FIXED: [(&str, &str); 17] = [
     ("LLAMA_BUILD_UI", "OFF"),
     ("LLAMA_USE_PREBUILT_UI", "OFF"),
     ("LLAMA_BUILD_APP", "OFF"),
-    ("LLAMA_BUILD_TESTS", "ON"),
-    ("LLAMA_BUILD_TOOLS", "ON"),
-    ("LLAMA_BUILD_SERVER", "ON"),
     ("LLAMA_BUILD_EXAMPLES", "OFF"),
-    ("LLAMA_BUILD_COMMON", "ON"),
     ("CMAKE_BUILD_WITH_INSTALL_RPATH", "ON"),
     ("CMAKE_INSTALL_RPATH", "$ORIGIN"),
     ("CMAKE_EXPORT_COMPILE_COMMANDS", "ON"),
 ];
 
-/// The `-D` options of a build, each as `NAME=VALUE`.
+/// What the CPU's build has, and the CUDA module has no use for.
+const PARTS: [&str; 4] = ["TESTS", "TOOLS", "SERVER", "COMMON"];
+
+/// The `-D` options of the CPU's build, each as `NAME=VALUE`.
 ///
 /// # Errors
 /// `kernels/ggml.cmake` that cannot be read, for [`Variant::Stock`].
-pub(crate) fn all(
-    repo: &Repo,
-    upstream: &Upstream,
-    variant: Variant,
-    cuda: bool,
-    env: &Env,
-) -> Result<Vec<String>> {
-    let mut options: Vec<String> = FIXED
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    options.push(format!("LLAMA_BUILD_COMMIT={}", upstream.llama_cpp_commit));
-    options.push(format!("LLAMA_BUILD_NUMBER={}", upstream.llama_cpp_build));
+pub(crate) fn cpu(repo: &Repo, upstream: &Upstream, variant: Variant) -> Result<Vec<String>> {
     let on = match variant {
         Variant::Patched => Vec::new(),
         Variant::Stock => cpu::best_features(repo)?,
     };
+    let mut options = common(upstream, &on, "ON");
+    options.push("GGML_CUDA=OFF".to_owned());
+    Ok(options)
+}
+
+/// The `-D` options of the CUDA module's build.
+pub(crate) fn cuda(upstream: &Upstream, archs: &Archs) -> Vec<String> {
+    let mut options = common(upstream, &[], "OFF");
+    options
+        .extend(["GGML_CUDA=ON", "GGML_CUDA_NO_VMM=ON", "GGML_CUDA_NCCL=OFF"].map(str::to_owned));
+    options.push(format!("CMAKE_CUDA_ARCHITECTURES={}", archs.cmake()));
+    options
+}
+
+/// What both have in common, so that ggml-base is the same; `on` are the instruction sets of the plain CPU module.
+fn common(upstream: &Upstream, on: &[String], parts: &str) -> Vec<String> {
+    let mut options: Vec<String> = FIXED
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    options.extend(PARTS.map(|name| format!("LLAMA_BUILD_{name}={parts}")));
+    options.push(format!("LLAMA_BUILD_COMMIT={}", upstream.llama_cpp_commit));
+    options.push(format!("LLAMA_BUILD_NUMBER={}", upstream.llama_cpp_build));
     for feature in X86_OFF {
         let value = if on.iter().any(|name| name == feature) {
             "ON"
@@ -76,14 +86,5 @@ pub(crate) fn all(
         };
         options.push(format!("GGML_{feature}={value}"));
     }
-    options.push(format!("GGML_CUDA={}", if cuda { "ON" } else { "OFF" }));
-    if cuda {
-        let architectures = env.text("ROLLING_KV_CUDA_ARCH").unwrap_or("80;86;89;90");
-        options.extend([
-            "GGML_CUDA_NO_VMM=ON".to_owned(),
-            "GGML_CUDA_NCCL=OFF".to_owned(),
-        ]);
-        options.push(format!("CMAKE_CUDA_ARCHITECTURES={architectures}"));
-    }
-    Ok(options)
+    options
 }

@@ -1,7 +1,7 @@
 //! Lays `kernels/` over a tree, and keeps it up to date in one that is staged.
 
 use crate::error::{Error, IoContext, Result};
-use crate::{fsx, walk};
+use crate::{fsx, hash, walk};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
@@ -9,16 +9,19 @@ use std::time::SystemTime;
 /// Folder of the tree in which our files lie.
 pub const DIR: &str = "rkv";
 
-/// The header that says what was built, relative to [`DIR`]. It is generated, so that it changes only with upstream or the
-/// patches.
+/// The header that says what was built, relative to [`DIR`]. It is generated, so that it changes only with upstream, the patches
+/// or the kernels.
 const STAMP_HEADER: &str = "include/rkv-stamp.h";
+
+/// What no library is made of.
+const TESTS: &str = "tests/";
 
 /// What is laid over a tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Overlay<'a> {
     /// `kernels/`.
     pub kernels: &'a Path,
-    /// Text of `RKV_BUILD_STAMP`.
+    /// What `RKV_BUILD_STAMP` says of upstream and the patches.
     pub stamp: &'a str,
 }
 
@@ -39,16 +42,17 @@ impl Overlay<'_> {
                 reason,
             });
         }
-        self.sync(root)
+        self.sync(root).map(drop)
     }
 
     /// Makes the files below `root` those of `kernels/`. A file that changed, or that was touched, gets a new time, so that it
-    /// is compiled again; all others keep theirs.
+    /// is compiled again; all others keep theirs. Answers the text of `RKV_BUILD_STAMP`.
     ///
     /// # Errors
     /// A file that cannot be read or written.
-    pub fn sync(&self, root: &Path) -> Result<()> {
+    pub fn sync(&self, root: &Path) -> Result<String> {
         let dir = root.join(DIR);
+        let mut hasher = hash::TreeHasher::default();
         let mut wanted = BTreeSet::from([STAMP_HEADER.to_owned()]);
         for entry in walk::files(self.kernels, &[])? {
             if entry.relative == STAMP_HEADER {
@@ -61,23 +65,27 @@ impl Overlay<'_> {
             let content = std::fs::read(&entry.path).at("read", &entry.path)?;
             let modified = entry.metadata.modified().at("look at", &entry.path)?;
             update(&dir.join(&entry.relative), &content, Some(modified))?;
+            if !entry.relative.starts_with(TESTS) {
+                hasher.add(&entry.relative, &content);
+            }
             wanted.insert(entry.relative);
         }
-        update(&dir.join(STAMP_HEADER), self.header().as_bytes(), None)?;
+        let text = format!("{}, kernels {}", self.stamp, &hasher.finish()[..16]);
+        update(&dir.join(STAMP_HEADER), header(&text).as_bytes(), None)?;
         for entry in walk::files(&dir, &[])? {
             if !wanted.contains(&entry.relative) {
                 std::fs::remove_file(&entry.path).at("delete", &entry.path)?;
             }
         }
-        Ok(())
+        Ok(text)
     }
+}
 
-    fn header(&self) -> String {
-        let text = self.stamp.replace('\\', "\\\\").replace('"', "\\\"");
-        format!(
-            "#pragma once\n\n// Generated when the tree was staged.\n#define RKV_BUILD_STAMP \"{text}\"\n"
-        )
-    }
+fn header(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!(
+        "#pragma once\n\n// Generated when the tree was staged.\n#define RKV_BUILD_STAMP \"{text}\"\n"
+    )
 }
 
 /// Writes `target` where its content differs, and moves its time forward where `modified` is newer. The time of a changed

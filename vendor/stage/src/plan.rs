@@ -1,17 +1,18 @@
 //! The steps from a checkout of this project to libraries that can be linked.
 
+use crate::cuda::{Archs, Toolkit};
 use crate::env::{self, Env};
 use crate::error::{Error, IoContext, Result};
 use crate::event::{Event, Reporter};
 use crate::lock::Lock;
-use crate::native::Native;
 use crate::overlay::Overlay;
 use crate::series::Series;
 use crate::source::{self, Fetch, SourceTree};
+use crate::staged::Staged;
 use crate::stamp::Stamp;
-use crate::tools::{Search, Toolchain};
+use crate::tools::Search;
 use crate::upstream::{Repo, Upstream};
-use crate::{bindings, hash, options, stub, target, tree};
+use crate::{hash, target, tree};
 use std::path::{Path, PathBuf};
 
 /// Which tree is built.
@@ -24,27 +25,22 @@ pub enum Variant {
     Stock,
 }
 
-/// The libraries that Rust code is linked with, in the order in which they need each other.
-const LINKED: [&str; 3] = ["llama", "ggml", "ggml-base"];
-
-/// Where libraries do not carry their absolute path themselves, which macOS's do.
-const HAS_STUBS: bool = cfg!(target_os = "linux");
-
 /// Folder of a target folder that holds our builds.
 pub(crate) const DIR: &str = "rolling-kv";
 
 /// What is to be built and where; nothing has been done yet.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    repo: Repo,
-    upstream: Upstream,
-    variant: Variant,
-    cuda: bool,
+    pub(crate) repo: Repo,
+    pub(crate) upstream: Upstream,
+    pub(crate) variant: Variant,
+    pub(crate) cuda: bool,
+    archs: Option<Archs>,
     fetch: Fetch,
     dir: PathBuf,
-    env: Env,
-    search: Search,
-    reporter: Reporter,
+    pub(crate) env: Env,
+    pub(crate) search: Search,
+    pub(crate) reporter: Reporter,
     emit: bool,
 }
 
@@ -109,6 +105,7 @@ impl Plan {
             upstream: Upstream::read(&repo)?,
             variant,
             cuda: false,
+            archs: None,
             fetch: if env.text("CARGO_NET_OFFLINE") == Some("true") {
                 Fetch::Never
             } else {
@@ -128,6 +125,38 @@ impl Plan {
     pub fn with_cuda(mut self, cuda: bool) -> Self {
         self.cuda = cuda;
         self
+    }
+
+    /// With a CUDA module for `archs`; by default `ROLLING_KV_CUDA_ARCH` says for which, else [`Archs::default`].
+    #[must_use]
+    pub fn with_archs(mut self, archs: Archs) -> Self {
+        self.archs = Some(archs);
+        self
+    }
+
+    /// What a CUDA module is built for.
+    ///
+    /// # Errors
+    /// [`Error::CudaArchs`] where `ROLLING_KV_CUDA_ARCH` cannot be read.
+    pub fn archs(&self) -> Result<Archs> {
+        match (&self.archs, self.env.text("ROLLING_KV_CUDA_ARCH")) {
+            (Some(archs), _) => Ok(archs.clone()),
+            (None, Some(text)) => Archs::parse(text),
+            (None, None) => Ok(Archs::default()),
+        }
+    }
+
+    /// The toolkit that a CUDA module is built with.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`] where there is none; [`Error::CudaPart`] where it lacks a part.
+    pub fn toolkit(&self) -> Result<Toolkit> {
+        let toolkit = Toolkit::find(&self.search)?;
+        if toolkit.has_cublas() {
+            return Ok(toolkit);
+        }
+        let (root, part) = (toolkit.root, "cuBLAS");
+        Err(Error::CudaPart { root, part })
     }
 
     /// Sends events to `reporter`.
@@ -154,7 +183,7 @@ impl Plan {
     /// The folder of the staged tree, its build and its stamp.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
-        let mut name = if self.cuda { "cpu-cuda" } else { "cpu" }.to_owned();
+        let mut name = "cpu".to_owned();
         if let Some(path) = self.env.get("ROLLING_KV_LLAMA_DIR") {
             name.push('-');
             name.push_str(&hash::bytes_sha256(path.as_encoded_bytes())[..8]);
@@ -172,6 +201,11 @@ impl Plan {
     /// Whatever is wrong with the tree, the patches or the overlay; what was staged before stays.
     pub fn stage(&self) -> Result<Staged> {
         self.print_watched();
+        if self.cuda {
+            // What is missing is said now, and not after the CPU's part was compiled.
+            self.archs()?;
+            self.toolkit()?;
+        }
         let dir = self.dir();
         let lock = Lock::take(&dir, &self.reporter)?;
         tree::recover(&dir)?;
@@ -200,16 +234,11 @@ impl Plan {
             fresh.swap()?;
             stamp.write(&dir)?;
         }
-        if let Some(overlay) = overlay {
-            overlay.sync(&root)?;
-        }
-        Ok(Staged {
-            plan: self.clone(),
-            dir,
-            root,
-            stamp,
-            lock,
-        })
+        let text = match overlay {
+            Some(overlay) => overlay.sync(&root)?,
+            None => stamp.text.clone(),
+        };
+        Ok(Staged::new(self.clone(), dir, stamp, text, lock))
     }
 
     fn request<'a>(
@@ -247,155 +276,6 @@ impl Plan {
         }
         for name in env::WATCHED {
             println!("cargo::rerun-if-env-changed={name}");
-        }
-    }
-}
-
-/// A staged tree. Holds the lock of its folder: drop it before running cargo on this project.
-#[derive(Debug)]
-pub struct Staged {
-    plan: Plan,
-    dir: PathBuf,
-    root: PathBuf,
-    stamp: Stamp,
-    lock: Lock,
-}
-
-impl Staged {
-    /// The root of the tree.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// What the tree was made of.
-    #[must_use]
-    pub fn stamp(&self) -> &Stamp {
-        &self.stamp
-    }
-
-    /// Builds `targets` of upstream's cmake files, and the libraries that Rust code is linked with; none of `targets` means
-    /// only those.
-    ///
-    /// # Errors
-    /// [`Error::Tool`] for what is missing, [`Error::Command`] with the last lines of the log.
-    pub fn compile(&self, targets: &[&str]) -> Result<Built> {
-        let tools = Toolchain::find(&self.plan.search)?;
-        let log = self.dir.join("build.log");
-        std::fs::write(&log, "").at("write", &log)?;
-        let mut native = Native {
-            source: self.root.clone(),
-            build: self.dir.join("build"),
-            log: log.clone(),
-            options: options::all(
-                &self.plan.repo,
-                &self.plan.upstream,
-                self.plan.variant,
-                self.plan.cuda,
-                &self.plan.env,
-            )?,
-            tree: self.stamp.id(),
-            jobs: self
-                .plan
-                .env
-                .text("NUM_JOBS")
-                .and_then(|jobs| jobs.parse().ok()),
-        };
-        if self.plan.cuda {
-            let nvcc = self.plan.search.nvcc()?;
-            native
-                .options
-                .push(format!("CMAKE_CUDA_COMPILER={}", nvcc.display()));
-        }
-        native.configure(&tools, &self.plan.reporter)?;
-        let mut all = vec!["llama", "ggml-cpu"];
-        if self.plan.cuda {
-            all.push("ggml-cuda");
-        }
-        all.extend(
-            targets
-                .iter()
-                .copied()
-                .filter(|target| !LINKED.contains(target)),
-        );
-        native.build(&tools, &all, &self.plan.reporter)?;
-        let built = Built {
-            bin: native.build.join("bin"),
-            link: self.dir.join("link"),
-            root: self.root.clone(),
-            stamp: self.stamp.clone(),
-            plan: self.plan.clone(),
-            tools,
-        };
-        if HAS_STUBS {
-            for name in LINKED {
-                stub::make(&built.tools, &built.bin, &built.link, name, &log)?;
-            }
-        }
-        Ok(built)
-    }
-
-    /// Gives the lock back without building.
-    pub fn release(self) -> PathBuf {
-        drop(self.lock);
-        self.root
-    }
-}
-
-/// Libraries and programs.
-#[derive(Debug, Clone)]
-pub struct Built {
-    bin: PathBuf,
-    link: PathBuf,
-    root: PathBuf,
-    stamp: Stamp,
-    plan: Plan,
-    tools: Toolchain,
-}
-
-impl Built {
-    /// The folder of the libraries, backend modules and programs.
-    #[must_use]
-    pub fn bin_dir(&self) -> &Path {
-        &self.bin
-    }
-
-    /// Writes the Rust declarations to `out`. See [`bindings::generate`] for its effect on the environment.
-    ///
-    /// # Errors
-    /// [`Error::Bind`].
-    pub fn bind(&self, out: &Path) -> Result<()> {
-        bindings::generate(&self.tools, &self.root, out)
-    }
-
-    /// What cargo is told: how to link, and, for dependent packages, where things are.
-    #[must_use]
-    pub fn cargo_metadata(&self) -> Vec<String> {
-        let origin = self.plan.env.text("ROLLING_KV_LINK") == Some("origin");
-        let link = if origin || !HAS_STUBS {
-            &self.bin
-        } else {
-            &self.link
-        };
-        let mut lines = vec![format!("rustc-link-search=native={}", link.display())];
-        lines.extend(LINKED.map(|name| format!("rustc-link-lib=dylib={name}")));
-        lines.push(format!("metadata=lib_dir={}", self.bin.display()));
-        lines.push(format!(
-            "metadata=include_dir={}",
-            self.root.join("rkv/include").display()
-        ));
-        lines.push(format!(
-            "rustc-env=ROLLING_KV_LIB_DIR={}",
-            self.bin.display()
-        ));
-        lines.push(format!("rustc-env=ROLLING_KV_STAMP={}", self.stamp.text));
-        lines
-    }
-
-    /// Prints [`Built::cargo_metadata`] as a build script does.
-    pub fn print_cargo_metadata(&self) {
-        for line in self.cargo_metadata() {
-            println!("cargo::{line}");
         }
     }
 }

@@ -71,7 +71,7 @@ impl Search {
         }
     }
 
-    fn tool(&self, variable: &str, in_wheel: &[&str], program: &str) -> Option<PathBuf> {
+    pub(crate) fn tool(&self, variable: &str, in_wheel: &[&str], program: &str) -> Option<PathBuf> {
         if let Some(named) = self.env.path(variable) {
             return if is_program(&named) {
                 Some(named)
@@ -89,21 +89,7 @@ impl Search {
             .or_else(|| self.env.which(program))
     }
 
-    /// The CUDA compiler.
-    ///
-    /// # Errors
-    /// [`Error::Tool`] where there is none.
-    pub fn nvcc(&self) -> Result<PathBuf> {
-        let usual = PathBuf::from("/usr/local/cuda/bin/nvcc");
-        let found = self.tool("CUDACXX", &["nvidia/cu13/bin/nvcc"], "nvcc");
-        found.or_else(|| Some(usual).filter(|file| is_program(file))).ok_or_else(|| Error::Tool {
-            tool: "nvcc",
-            searched: self.searched("CUDACXX"),
-            advice: "but the feature cuda needs the CUDA toolkit as well: install it, or name its nvcc in CUDACXX",
-        })
-    }
-
-    fn searched(&self, variable: &str) -> String {
+    pub(crate) fn searched(&self, variable: &str) -> String {
         let dirs: Vec<String> = self
             .tool_dirs
             .iter()

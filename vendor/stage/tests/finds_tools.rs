@@ -3,6 +3,7 @@
 mod common;
 
 use common::assert_says;
+use rolling_kv_stage::cuda::Toolkit;
 use rolling_kv_stage::env::Env;
 use rolling_kv_stage::tools::{Search, Toolchain};
 use std::os::unix::fs::PermissionsExt;
@@ -202,19 +203,73 @@ fn file_that_may_not_be_run_is_no_tool() {
     assert_says(&machine.refusal(&[]), &["cmake was not found"]);
 }
 
+/// An nvcc in a toolkit, and libraries as wheels hold them.
+const TOOLKIT: [&str; 6] = [
+    "target/tools/cuda/nvidia/cu13/bin/nvcc",
+    "target/tools/cuda/nvidia/cu13/include/cuda_runtime.h",
+    "target/tools/cuda/nvidia/cu13/include/cublas_v2.h",
+    "target/tools/cuda/nvidia/cu13/lib/libcudart.so.13",
+    "target/tools/cuda/nvidia/cu13/lib/libcublas.so.13",
+    "target/tools/cuda/nvidia/cu13/lib/libcublasLt.so.13",
+];
+
 #[test]
-fn missing_nvcc_is_named() {
+fn missing_nvcc_is_named_with_the_command_that_installs_it() {
     let machine = Machine::new(&ALL);
     let named = [("CUDACXX", "/nowhere/nvcc")];
-    match machine.search(&named).nvcc() {
-        Err(error) => assert_says(
-            &error.to_string(),
-            &[
-                "nvcc was not found",
-                "CUDACXX names /nowhere/nvcc",
-                "CUDA toolkit",
-            ],
-        ),
-        Ok(path) => assert!(path.starts_with("/usr/local/cuda"), "{}", path.display()),
-    }
+    let error = Toolkit::find(&machine.search(&named)).unwrap_err();
+    assert_says(
+        &error.to_string(),
+        &[
+            "nvcc was not found",
+            "CUDACXX names /nowhere/nvcc",
+            "cargo xtask cuda setup",
+        ],
+    );
+}
+
+#[test]
+fn the_toolkit_of_setup_goes_before_the_one_on_the_path() {
+    let mut files = TOOLKIT.to_vec();
+    files.push("bin/nvcc");
+    let machine = Machine::new(&files);
+    let own = Toolkit::find(&machine.search(&[])).unwrap();
+    assert_eq!(own.nvcc, machine.path(TOOLKIT[0]).canonicalize().unwrap());
+    assert!(own.has_cublas());
+    let on_path = machine.path("bin/nvcc");
+    let named = [("CUDACXX", on_path.to_str().unwrap())];
+    let other = Toolkit::find(&machine.search(&named)).unwrap();
+    assert_eq!(other.nvcc, on_path.canonicalize().unwrap());
+    assert!(!other.has_cublas());
+}
+
+#[test]
+fn libraries_of_wheels_get_the_names_that_a_linker_asks_for() {
+    let machine = Machine::new(&TOOLKIT);
+    let toolkit = Toolkit::find(&machine.search(&[])).unwrap();
+    let names = |toolkit: &Toolkit| {
+        let names = toolkit.runtime().into_iter();
+        names
+            .map(|file| file.file_name().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let runtime = ["libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13"];
+    assert_eq!(names(&toolkit), runtime);
+    toolkit.link_names().unwrap();
+    toolkit.link_names().unwrap();
+    let linked = toolkit.library_dir().unwrap().join("libcublas.so");
+    assert_eq!(
+        std::fs::read_link(linked).unwrap(),
+        Path::new("libcublas.so.13")
+    );
+    assert_eq!(names(&toolkit), runtime, "a link is no further library");
+    assert!(toolkit.library_dir().unwrap().ends_with("lib64"));
+}
+
+#[test]
+fn a_toolkit_without_cublas_says_so() {
+    let machine = Machine::new(&TOOLKIT[..4]);
+    let toolkit = Toolkit::find(&machine.search(&[])).unwrap();
+    assert!(!toolkit.has_cublas());
+    assert_eq!(toolkit.runtime().len(), 1);
 }

@@ -254,7 +254,7 @@ fn progress_is_reported() {
         "{events:?}"
     );
     assert!(
-        matches!(events.last(), Some(Event::Extracting { files: 8 })),
+        matches!(events.last(), Some(Event::Extracting { files: 9 })),
         "{events:?}"
     );
 }

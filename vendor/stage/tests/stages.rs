@@ -203,6 +203,24 @@ fn vanished_kernel_vanishes_from_the_tree() {
 }
 
 #[test]
+fn what_was_built_names_the_kernels_and_not_their_tests() {
+    let fixture = Fixture::new();
+    let plan = fixture.plan(Variant::Patched);
+    let text = || plan.stage().unwrap().text().to_owned();
+    let first = text();
+    assert_says(&first, &["llama.cpp abc1234, patches ", ", kernels "]);
+    fixture.write("kernels/tests/test-bell.cpp", "int main() {}");
+    assert_eq!(text(), first);
+    fixture.edit("kernels/src/rkv-bell.cpp", "100", "200");
+    assert_ne!(text(), first);
+    let root = plan.stage().unwrap().release();
+    let header = std::fs::read_to_string(root.join("rkv/include/rkv-stamp.h")).unwrap();
+    assert_says(&header, &[&text()]);
+    let stock = fixture.plan(Variant::Stock).stage().unwrap();
+    assert!(!stock.text().contains("kernels"), "{}", stock.text());
+}
+
+#[test]
 fn changed_patch_is_staged_again() {
     let fixture = Fixture::new();
     let plan = fixture.plan(Variant::Patched);

@@ -87,6 +87,16 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
         timed("moves of keys", || {
             simple(bench.program("test-rkv-rope"), parse::closing)
         }),
+        timed("CUDA kernels on the host", || {
+            simple(bench.program("test-rkv-cuda"), parse::closing)
+        }),
+        timed("the ring on streams, on paper", || {
+            simple(bench.program("test-rkv-stream-ring"), parse::closing)
+        }),
+        timed("tiles, writes and ring of the simulated device", || {
+            let program = bench.program("test-rkv-device").arg("SIM0");
+            simple(program.env("ROLLING_KV_SIM", "mem=512MiB"), parse::closing)
+        }),
         timed("memory of the simulated device", || {
             let program = bench.program("test-rkv-sim");
             simple(program.env("ROLLING_KV_SIM", "mem=64MiB"), parse::closing)
