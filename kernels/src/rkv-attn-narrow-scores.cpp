@@ -14,10 +14,23 @@ namespace rkv {
 static constexpr int N_CELL = 4;
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 
-// s[r*ld + c] = k[c] . q[r]. Each dot is one vector accumulator over d and one tree of additions, whatever R is.
-template <int R, typename T>
-static void dot_block(const row_reader<T> * k, const float * const * q, int d, float * s, int ld) {
+// K rows of n consecutive cells.
+struct key_rows {
+    const char * k;
+    size_t       nb_cell; // bytes
+    int          n;
+
+    // Row i; past the end the last one again, whose dots are computed but never looked at.
+    RKV_INLINE const char * at(int i) const { return k + std::min(i, n - 1)*nb_cell; }
+};
+
+// s[r*ld + c] = k[c] . q[r]. Each dot is one vector accumulator over d and one tree of additions, whatever R is. D: d, when
+// it is known to the compiler, else 0.
+template <int R, int D, typename T>
+static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float * const (&q)[R], int d_any, float * s, int ld,
+                                 read_ahead::lines & ahead) {
     constexpr int GROUP = row_reader<T>::GROUP;
+    const int d = D ? D : d_any;
     vf acc[R][N_CELL];
     RKV_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -26,13 +39,14 @@ static void dot_block(const row_reader<T> * k, const float * const * q, int d, f
             acc[r][c] = vf_zero();
         }
     }
-    const row_reader<T> k0 = k[0], k1 = k[1], k2 = k[2], k3 = k[3];
     int i = 0;
+    RKV_UNROLL_FEW
     for (; i + GROUP <= d; i += GROUP) {
-        const auto s0 = k0.scale_at(i), s1 = k1.scale_at(i), s2 = k2.scale_at(i), s3 = k3.scale_at(i);
+        ahead.ask_step();
+        const auto s0 = k[0].scale_at(i), s1 = k[1].scale_at(i), s2 = k[2].scale_at(i), s3 = k[3].scale_at(i);
         RKV_UNROLL
         for (int j = i; j < i + GROUP; j += LANES) {
-            const vf x0 = k0.load(j, s0), x1 = k1.load(j, s1), x2 = k2.load(j, s2), x3 = k3.load(j, s3);
+            const vf x0 = k[0].load(j, s0), x1 = k[1].load(j, s1), x2 = k[2].load(j, s2), x3 = k[3].load(j, s3);
             RKV_UNROLL
             for (int r = 0; r < R; ++r) {
                 const vf y = vf_load(q[r] + j);
@@ -53,90 +67,119 @@ static void dot_block(const row_reader<T> * k, const float * const * q, int d, f
             }
         }
     }
-    RKV_UNROLL
+    vf_sums<R>(s, ld, acc);
+}
+
+template <int R, int D, typename T>
+static void dot_cells(const key_rows & w, read_ahead::lines ahead, const float * const * queries, int d, float * s, int ld) {
+    const int of_group = ahead.per_step;
+    ahead.per_step /= std::max(d / row_reader<T>::GROUP, 1);
+    const int first = of_group - ahead.per_step * (d / row_reader<T>::GROUP);
+    const float * q[R];
     for (int r = 0; r < R; ++r) {
-        vf_sum4(s + r*ld, acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
+        q[r] = queries[r];
+    }
+    for (int c = 0; c < w.n; c += N_CELL) {
+        ahead.ask(first);
+        const row_reader<T> k[N_CELL] = {
+            row_reader<T>(w.at(c)), row_reader<T>(w.at(c + 1)), row_reader<T>(w.at(c + 2)), row_reader<T>(w.at(c + 3)),
+        };
+        dot_block<R, D, T>(k, q, d, s + c, ld, ahead);
     }
 }
 
-// The n query rows of one KV head, in groups of even size.
+template <int R, typename T>
+static void dot_sized(const key_rows & w, read_ahead::lines ahead, const float * const * q, int d, float * s, int ld) {
+    switch (d) {
+        case 64:  dot_cells<R, 64, T>(w, ahead, q, d, s, ld); break;
+        case 128: dot_cells<R, 128, T>(w, ahead, q, d, s, ld); break;
+        default:  dot_cells<R, 0, T>(w, ahead, q, d, s, ld); break;
+    }
+}
+
+// The n query rows of one KV head, in groups of even size; the first asks for what is read later.
 template <typename T>
-static void dot_rows(const row_reader<T> * k, const float * const * q, int n, int d, float * s, int ld) {
+static void dot_rows(const key_rows & w, read_ahead::lines ahead, const float * const * q, int n, int d, float * s, int ld) {
     const int n_group = (n + N_ROW_MAX - 1) / N_ROW_MAX;
-    for (int g = 0, r = 0; g < n_group; ++g) {
+    for (int g = 0, r = 0; g < n_group; ++g, ahead = { nullptr, 0 }) {
         const int size = (n - r) / (n_group - g);
         float * out = s + (size_t) r*ld;
         switch (size) {
-            case 1: dot_block<1>(k, q + r, d, out, ld); break;
-            case 2: dot_block<2>(k, q + r, d, out, ld); break;
-            case 3: dot_block<3>(k, q + r, d, out, ld); break;
-            default: dot_block<N_ROW_MAX>(k, q + r, d, out, ld); break;
+            case 1:  dot_sized<1, T>(w, ahead, q + r, d, out, ld); break;
+            case 2:  dot_sized<2, T>(w, ahead, q + r, d, out, ld); break;
+            case 3:  dot_sized<3, T>(w, ahead, q + r, d, out, ld); break;
+            default: dot_sized<N_ROW_MAX, T>(w, ahead, q + r, d, out, ld); break;
         }
         r += size;
     }
 }
 
-// Cells c .. c+3 of a tile; past its end the last cell again, whose dots are computed but never looked at.
-static int cell_at(const narrow_tile & t, int c, int i) {
-    return std::min(c + i, t.rows.n_cells - 1);
+// Scores of cells [c, c + w.n) of head h.
+template <typename T>
+static void scores_of_rows(const attn_args & a, const narrow_tile & t, narrow_scratch & s, int h, int c, const key_rows & w,
+                           read_ahead::lines ahead) {
+    const head_rows r = rows_of_head(a, t, h);
+    dot_rows<T>(w, ahead, s.queries + (r.begin - t.row0), r.end - r.begin, a.d_k,
+                s.scores + (size_t) (r.begin - t.row0)*s.ld_scores + c, s.ld_scores);
 }
 
 template <typename T>
-static void scores_of_block(const attn_args & a, const narrow_tile & t, narrow_scratch & s, int c) {
-    for (int h = head_begin(a, t); h < head_end(a, t); ++h) {
-        const char * k_head = t.rows.k + h*t.rows.k_nb_head;
-        const row_reader<T> k[N_CELL] = {
-            row_reader<T>(k_head + cell_at(t, c, 0)*t.rows.k_nb_cell), row_reader<T>(k_head + cell_at(t, c, 1)*t.rows.k_nb_cell),
-            row_reader<T>(k_head + cell_at(t, c, 2)*t.rows.k_nb_cell), row_reader<T>(k_head + cell_at(t, c, 3)*t.rows.k_nb_cell),
-        };
-        const head_rows r = rows_of_head(a, t, h);
-        dot_rows(k, s.queries + (r.begin - t.row0), r.end - r.begin, a.d_k,
-                 s.scores + (size_t) (r.begin - t.row0)*s.ld_scores + c, s.ld_scores);
+static void scores_as_they_lie(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead, int h, int c,
+                               int n, int row) {
+    const char * first = t.rows.k + h*t.rows.k_nb_head;
+    for (const int end = c + n; c < end;) {
+        int groups = (end - c + N_CELL - 1) / N_CELL;
+        const read_ahead::lines lines = ahead.take(groups, N_CELL*row);
+        const int some = std::min(groups*N_CELL, end - c);
+        scores_of_rows<T>(a, t, s, h, c, { first + c*t.rows.k_nb_cell, t.rows.k_nb_cell, some }, lines);
+        c += some;
     }
 }
 
-static void scores_of_unpacked_block(const attn_args & a, const narrow_tile & t, narrow_scratch & s, int c) {
+static void scores_unpacked(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead, int h, int c,
+                            int n, int row) {
     const unpack_fn unpack = unpack_for(t.rows.k_type);
     const int ld = round_up_lanes(a.d_k);
-    for (int h = head_begin(a, t); h < head_end(a, t); ++h) {
-        for (int i = 0; i < N_CELL; ++i) {
-            unpack(t.rows.k + cell_at(t, c, i)*t.rows.k_nb_cell + h*t.rows.k_nb_head, s.unpacked + i*ld, a.d_k);
+    for (const int end = c + n; c < end; c += N_CELL) {
+        const int some = std::min(N_CELL, end - c);
+        ahead.advance(some*row);
+        for (int i = 0; i < some; ++i) {
+            unpack(t.rows.k + (c + i)*t.rows.k_nb_cell + h*t.rows.k_nb_head, s.unpacked + i*ld, a.d_k);
         }
-        const char * first = (const char *) s.unpacked;
-        const size_t row   = ld*sizeof(float);
-        const row_reader<float> k[N_CELL] = {
-            row_reader<float>(first), row_reader<float>(first + row), row_reader<float>(first + 2*row), row_reader<float>(first + 3*row),
-        };
-        const head_rows r = rows_of_head(a, t, h);
-        dot_rows(k, s.queries + (r.begin - t.row0), r.end - r.begin, a.d_k,
-                 s.scores + (size_t) (r.begin - t.row0)*s.ld_scores + c, s.ld_scores);
+        scores_of_rows<float>(a, t, s, h, c, { (const char *) s.unpacked, ld*sizeof(float), some }, { nullptr, 0 });
     }
 }
 
-typedef void (*block_fn)(const attn_args &, const narrow_tile &, narrow_scratch &, int);
+typedef void (*head_fn)(const attn_args &, const narrow_tile &, narrow_scratch &, read_ahead &, int, int, int, int);
 
-static block_fn block_for(const attn_args & a, ggml_type type) {
+static head_fn head_for(const attn_args & a, ggml_type type) {
     if (narrow_unpacks(a, type)) {
-        return scores_of_unpacked_block;
+        return scores_unpacked;
     }
     switch (type) {
-        case GGML_TYPE_F16:  return scores_of_block<ggml_fp16_t>;
-        case GGML_TYPE_BF16: return scores_of_block<ggml_bf16_t>;
-        case GGML_TYPE_Q8_0: return scores_of_block<block_q8_0>;
-        default:             return scores_of_block<float>;
+        case GGML_TYPE_F16:  return scores_as_they_lie<ggml_fp16_t>;
+        case GGML_TYPE_BF16: return scores_as_they_lie<ggml_bf16_t>;
+        case GGML_TYPE_Q8_0: return scores_as_they_lie<block_q8_0>;
+        default:             return scores_as_they_lie<float>;
     }
 }
 
+// Cells outside of the live ones keep what the buffer held; the mask overwrites it.
 void narrow_scores(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead) {
-    const block_fn block = block_for(a, t.rows.k_type);
-    // Cells outside of the live ones keep what the buffer held; the mask overwrites it.
+    const head_fn scores = head_for(a, t.rows.k_type);
+    const int row   = (int) ggml_row_size(t.rows.k_type, a.d_k);
+    const int h0    = head_begin(a, t);
+    const int h1    = head_end(a, t);
     const int begin = t.mask.begin / N_CELL * N_CELL;
-    ahead.advance(begin);
-    for (int c = begin; c < t.mask.end; c += N_CELL) {
-        ahead.advance(std::min(N_CELL, t.rows.n_cells - c));
-        block(a, t, s, c);
+    const int end   = std::min((t.mask.end + N_CELL - 1) / N_CELL * N_CELL, t.rows.n_cells);
+    const int block = block_cells(row*(h1 - h0));
+    ahead.advance(begin*row*(h1 - h0));
+    for (int c = begin; c < end; c += block) {
+        for (int h = h0; h < h1; ++h) {
+            scores(a, t, s, ahead, h, c, std::min(block, end - c), row);
+        }
     }
-    ahead.advance(t.rows.n_cells - std::min((t.mask.end + N_CELL - 1) / N_CELL * N_CELL, t.rows.n_cells));
+    ahead.advance((t.rows.n_cells - end)*row*(h1 - h0));
 }
 
 } // namespace rkv

@@ -12,12 +12,7 @@ namespace rkv {
 
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 static constexpr int N_COL_MAX = 4; // vectors
-
-// V rows are read for all heads before the next ones, in the order of memory: as many as fit half of the first-level
-// cache, but enough cells to be worth parking the accumulators for.
-static constexpr size_t BLOCK_BYTES     = 16*1024;
-static constexpr int    BLOCK_CELLS_MIN = 16;
-static constexpr int    BLOCK_CELLS_MAX = 64;
+static constexpr int N_UNPACK_MIN = 4; // cells that always fit the buffer
 
 // V rows of n consecutive cells, and their weights.
 struct value_rows {
@@ -27,11 +22,13 @@ struct value_rows {
     int           ld_p;
     int           n;
     bool          first;   // o holds nothing yet
+    read_ahead  * ahead;   // told of the bytes as they are used, or NULL when it was
+    int           row;     // bytes of a cell's row, to tell
 };
 
 // o[r][0 .. C*LANES) (+)= sum over cells of p[r] * v. `part`: elements of the one vector when it is not whole, else 0.
 template <int R, int C, typename T>
-static void weigh_block(const value_rows & w, int row, int col, int part, float * o, int ld_o) {
+static void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, int col, int part, float * o, int ld_o) {
     vf acc[R][C];
     RKV_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -43,6 +40,7 @@ static void weigh_block(const value_rows & w, int row, int col, int part, float 
     const float * p = w.p + (size_t) row*w.ld_p;
     const char  * v = w.v;
     for (int t = 0; t < w.n; ++t, v += w.nb_cell) {
+        ahead.ask_step();
         const row_reader<T> cell(v);
         auto scale = cell.scale_at(col);
         RKV_UNROLL
@@ -66,17 +64,33 @@ static void weigh_block(const value_rows & w, int row, int col, int part, float 
     }
 }
 
+// The first rows of a head ask for what is read later, as many bytes as they read.
+template <int R, int C, typename T>
+static RKV_INLINE void weigh_told(value_rows w, int row, int col, int d_v, float * o, int ld_o) {
+    const int end  = std::min(col + C*LANES, d_v);
+    const int part = end - col < LANES ? end - col : 0;
+    if (!w.ahead || row > 0) {
+        weigh_block<R, C, T>(w, { nullptr, 0 }, row, col, part, o, ld_o);
+        return;
+    }
+    for (int left = w.n; left > 0; left -= w.n, w.v += w.n*w.nb_cell, w.p += w.n, w.first = false) {
+        w.n = left;
+        const read_ahead::lines lines = w.ahead->take(w.n, w.row*end/d_v - w.row*col/d_v);
+        weigh_block<R, C, T>(w, lines, row, col, part, o, ld_o);
+    }
+}
+
 template <int R, typename T>
 static void weigh_columns(const value_rows & w, int row, int d_v, float * o, int ld_o) {
     int col = 0;
     for (; col + N_COL_MAX*LANES <= d_v; col += N_COL_MAX*LANES) {
-        weigh_block<R, N_COL_MAX, T>(w, row, col, 0, o, ld_o);
+        weigh_told<R, N_COL_MAX, T>(w, row, col, d_v, o, ld_o);
     }
     for (; col + 2*LANES <= d_v; col += 2*LANES) {
-        weigh_block<R, 2, T>(w, row, col, 0, o, ld_o);
+        weigh_told<R, 2, T>(w, row, col, d_v, o, ld_o);
     }
     for (; col < d_v; col += LANES) {
-        weigh_block<R, 1, T>(w, row, col, d_v - col < LANES ? d_v - col : 0, o, ld_o);
+        weigh_told<R, 1, T>(w, row, col, d_v, o, ld_o);
     }
 }
 
@@ -113,7 +127,7 @@ static value_rows values_of_head(const attn_args & a, const narrow_tile & t, nar
                                  bool unpacks) {
     const char * v   = t.rows.v + c*t.rows.v_nb_cell + h*t.rows.v_nb_head;
     const int    row = rows_of_head(a, t, h).begin - t.row0;
-    value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false };
+    value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false, nullptr, 0 };
     if (unpacks) {
         const unpack_fn unpack = unpack_for(t.rows.v_type);
         const int ld = round_up_lanes(a.d_v);
@@ -126,39 +140,36 @@ static value_rows values_of_head(const attn_args & a, const narrow_tile & t, nar
     return w;
 }
 
-static int block_cells(const attn_args & a, ggml_type type, int n_heads, bool unpacks) {
-    const size_t fit = BLOCK_BYTES / (n_heads*ggml_row_size(type, a.d_v));
-    const int    n   = std::max((int) std::min<size_t>(fit, BLOCK_CELLS_MAX), BLOCK_CELLS_MIN);
-    return unpacks ? std::min(n, std::max(4, UNPACK_FLOATS / round_up_lanes(a.d_v))) : n;
-}
-
 void narrow_values(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead,
                    float * o, int ld_o) {
     const bool     unpacks = narrow_unpacks(a, t.rows.v_type);
     const weigh_fn weigh   = weigh_for(t.rows.v_type, unpacks);
     const int h0 = head_begin(a, t);
     const int h1 = head_end(a, t);
-    const int block = block_cells(a, t.rows.v_type, h1 - h0, unpacks);
+
+    const int row = (int) ggml_row_size(t.rows.v_type, a.d_v);
+    const int fit = std::max(N_UNPACK_MIN, UNPACK_FLOATS / round_up_lanes(a.d_v));
+    const int block = unpacks ? std::min(block_cells(row*(h1 - h0)), fit) : block_cells(row*(h1 - h0));
 
     bool first  = true;
     int  walked = 0; // cells that the reading ahead was told of
     for (int i = 0; i < s.n_run; ++i) {
         for (int c = s.runs[i].begin; c < s.runs[i].end; c += block) {
             const int n = std::min(block, s.runs[i].end - c);
+            ahead.advance((c - walked)*row*(h1 - h0));
             for (int h = h0; h < h1; ++h) {
-                const int now = c + n*(h + 1 - h0)/(h1 - h0);
-                ahead.advance(now - walked);
-                walked = now;
-
                 const head_rows r = rows_of_head(a, t, h);
                 value_rows w = values_of_head(a, t, s, h, c, n, unpacks);
                 w.first = first;
+                w.ahead = &ahead;
+                w.row   = row;
                 weigh(w, r.end - r.begin, a.d_v, o + (size_t) (r.begin - t.row0)*ld_o, ld_o);
             }
-            first = false;
+            first  = false;
+            walked = c + n;
         }
     }
-    ahead.advance(t.rows.n_cells - walked);
+    ahead.advance((t.rows.n_cells - walked)*row*(h1 - h0));
 }
 
 } // namespace rkv

@@ -81,8 +81,8 @@ static inline vf finish_logit(const attn_args & a, vf x, const ggml_fp16_t * m, 
     return x;
 }
 
-// In place: raw dot products of one query row become exponentials of logits, 0 from n on.
-static void softmax_row(const attn_args & a, float * s, int n, int ld, const ggml_fp16_t * m, float slope, float * ms) {
+// In place: raw dot products of one query row become logits, -inf from n on; returns the largest.
+static float logits_of_row(const attn_args & a, float * s, int n, int ld, const ggml_fp16_t * m, float slope) {
     const vf w = vf_set1(slope);
     vf top = vf_set1(-INFINITY);
     int c = 0;
@@ -100,17 +100,33 @@ static void softmax_row(const attn_args & a, float * s, int n, int ld, const ggm
     if (c < n) {
         top = vf_max(vf_load(s + c), top);
     }
+    return vf_hmax(top);
+}
 
-    const float max  = vf_hmax(top);
-    const vf    base = vf_set1(max == -INFINITY ? 0.0f : max);
+// In place: logits become exponentials of what they are below `max`; returns their sum.
+static float exp_row(float * s, int ld, float max) {
+    const vf base = vf_set1(max == -INFINITY ? 0.0f : max);
     vf sum = vf_zero();
-    for (c = 0; c < ld; c += LANES) {
+    for (int c = 0; c < ld; c += LANES) {
         const vf p = vf_exp(vf_sub(vf_load(s + c), base));
         vf_store(s + c, p);
         sum = vf_add(sum, p);
     }
-    ms[0] = max;
-    ms[1] = vf_hsum(sum);
+    return vf_hsum(sum);
+}
+
+// All rows' maxima first: each waits for its own row only, and the processor goes on with the others meanwhile.
+static void softmax_rows(const attn_args & a, const narrow_tile & t, narrow_scratch & s, float * head_sums) {
+    const int64_t cell0  = a.tile_begin(t.tile);
+    const int     n_rows = t.row1 - t.row0;
+    for (int i = 0; i < n_rows; ++i) {
+        const int head = (t.row0 + i) / a.n_q;
+        const ggml_fp16_t * m = t.mask.plain ? nullptr : a.mask_row(t.stream, head, (t.row0 + i) % a.n_q) + cell0;
+        head_sums[2*i] = logits_of_row(a, s.scores + (size_t) i*s.ld_scores, t.rows.n_cells, s.ld_scores, m, s.slopes[head]);
+    }
+    for (int i = 0; i < n_rows; ++i) {
+        head_sums[2*i + 1] = exp_row(s.scores + (size_t) i*s.ld_scores, s.ld_scores, head_sums[2*i]);
+    }
 }
 
 void narrow_partial(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead,
@@ -122,13 +138,7 @@ void narrow_partial(const attn_args & a, const narrow_tile & t, narrow_scratch &
     find_runs(a, t, s);
     narrow_scores(a, t, s, ahead);
 
-    const int64_t cell0 = a.tile_begin(t.tile);
-    for (int i = 0; i < n_rows; ++i) {
-        const int head = (t.row0 + i) / a.n_q;
-        const ggml_fp16_t * m = t.mask.plain ? nullptr : a.mask_row(t.stream, head, (t.row0 + i) % a.n_q) + cell0;
-        softmax_row(a, s.scores + (size_t) i*s.ld_scores, t.rows.n_cells, s.ld_scores, m, s.slopes[head],
-                    head_sums + 2*i);
-    }
+    softmax_rows(a, t, s, head_sums);
     narrow_values(a, t, s, ahead, o, ld_o);
 }
 

@@ -60,6 +60,13 @@ static inline head_rows rows_of_head(const attn_args & a, const narrow_tile & t,
 static inline int head_begin(const attn_args & a, const narrow_tile & t) { return t.row0 / (a.n_gqa * a.n_q); }
 static inline int head_end(const attn_args & a, const narrow_tile & t) { return (t.row1 - 1) / (a.n_gqa * a.n_q) + 1; }
 
+// Cells that are walked for one head before they are for the next, when a cell's rows of all heads have so many bytes: few,
+// for memory is read in order and asked for only so far ahead, but enough to begin a walk for.
+static inline int block_cells(int bytes) {
+    const int fit = 64*1024 / bytes;
+    return fit < 16 ? 16 : fit > 64 ? 64 : fit;
+}
+
 // Floats of unpacked rows that stay in the first-level cache beside what else is used.
 static constexpr int UNPACK_FLOATS = 4096;
 

@@ -77,17 +77,44 @@ static inline float vf_hmax(vf a) {
     return _mm_cvtss_f32(m);
 }
 
-static inline __m256 vf_fold(vf a) { return _mm256_add_ps(vf_half<0>(a), vf_half<1>(a)); }
+// Sums of four vectors' lanes j, j+4, j+8, j+12 in turn: [a b c d] in each quarter, of its lanes.
+static inline vf vf_fold4(vf a, vf b, vf c, vf d) {
+    const vf ab = _mm512_add_ps(_mm512_maskz_unpacklo_ps(EVERY, a, b), _mm512_maskz_unpackhi_ps(EVERY, a, b));
+    const vf cd = _mm512_add_ps(_mm512_maskz_unpacklo_ps(EVERY, c, d), _mm512_maskz_unpackhi_ps(EVERY, c, d));
+    const __m512d abd = _mm512_castps_pd(ab), cdd = _mm512_castps_pd(cd);
+    return _mm512_add_ps(_mm512_castpd_ps(_mm512_maskz_unpacklo_pd((__mmask8) EVERY, abd, cdd)),
+                         _mm512_castpd_ps(_mm512_maskz_unpackhi_pd((__mmask8) EVERY, abd, cdd)));
+}
 
-// Sums of four vectors to p[0..4). Each sum is the same tree of additions wherever its vector stands.
-static inline void vf_sum4(float * p, vf a, vf b, vf c, vf d) {
-    const __m256 a8 = vf_fold(a), b8 = vf_fold(b), c8 = vf_fold(c), d8 = vf_fold(d);
-    const __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(a8, b8), _mm256_unpackhi_ps(a8, b8));
-    const __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(c8, d8), _mm256_unpackhi_ps(c8, d8));
-    const __m256d abd = _mm256_castps_pd(ab), cdd = _mm256_castps_pd(cd);
-    const __m256 s = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(abd, cdd)),
-                                   _mm256_castpd_ps(_mm256_unpackhi_pd(abd, cdd)));
-    _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
+template <int QUARTERS> static inline vf vf_quarters(vf a, vf b) {
+    return _mm512_maskz_shuffle_f32x4(EVERY, a, b, QUARTERS);
+}
+
+template <int I> static inline void vf_store_quarter(float * p, vf a) {
+    _mm_storeu_ps(p, _mm512_maskz_extractf32x4_ps((__mmask8) EVERY, a, I));
+}
+
+#define RKV_HAS_SUMS
+
+// rkv-simd.h says what it is; the quarters of up to four rows are added together.
+template <int R> static inline void vf_sums(float * p, int ld, const vf (*a)[4]) {
+    vf t[4];
+    for (int r = 0; r < 4; ++r) {
+        t[r] = r < R ? vf_fold4(a[r][0], a[r][1], a[r][2], a[r][3]) : t[0];
+    }
+    const vf x = _mm512_add_ps(vf_quarters<0x44>(t[0], t[1]), vf_quarters<0xee>(t[0], t[1]));
+    const vf y = R > 2 ? _mm512_add_ps(vf_quarters<0x44>(t[2], t[3]), vf_quarters<0xee>(t[2], t[3])) : x;
+    const vf s = _mm512_add_ps(vf_quarters<0x88>(x, y), vf_quarters<0xdd>(x, y));
+    vf_store_quarter<0>(p, s);
+    if (R > 1) {
+        vf_store_quarter<1>(p + ld, s);
+    }
+    if (R > 2) {
+        vf_store_quarter<2>(p + 2*ld, s);
+    }
+    if (R > 3) {
+        vf_store_quarter<3>(p + 3*ld, s);
+    }
 }
 
 } // namespace rkv

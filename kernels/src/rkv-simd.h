@@ -24,13 +24,17 @@
 #include "rkv-simd-generic.h"
 #endif
 
-// Unrolls the loop that follows, whose bounds are constants: an array that it indexes can then live in registers.
+// Unrolls the loop that follows, whose bounds are constants: an array that it indexes can then live in registers; or a few
+// turns of it, when they are not.
 #if defined(__clang__)
 #define RKV_UNROLL _Pragma("clang loop unroll(full)")
+#define RKV_UNROLL_FEW _Pragma("clang loop unroll_count(4)")
 #elif defined(__GNUC__)
 #define RKV_UNROLL _Pragma("GCC unroll 16")
+#define RKV_UNROLL_FEW _Pragma("GCC unroll 4")
 #else
 #define RKV_UNROLL
+#define RKV_UNROLL_FEW
 #endif
 
 // A function that only prefetches has no effect that GCC knows of, and calls to it are removed: it must be inlined.
@@ -55,23 +59,25 @@ static RKV_INLINE void prefetch_line(const void * p) {
 #endif
 }
 
-// Hint for the bytes [p, p + n).
-static RKV_INLINE void prefetch_bytes(const void * p, size_t n) {
-    const uintptr_t line  = 64;
-    const uintptr_t begin = (uintptr_t) p & ~(line - 1);
-    for (uintptr_t at = begin; at < (uintptr_t) p + n; at += line) {
-        prefetch_line((const void *) at);
-    }
-}
-
 static inline int round_up_lanes(int n) {
     return (n + LANES - 1) / LANES * LANES;
 }
 
-// Sum of the lanes, by the tree of vf_sum4.
+// Sums of 4 x R vectors, R <= 4: those of a[r] go to p + r*ld. Each sum is the same tree of additions wherever its vector
+// stands, and whatever R is.
+#ifndef RKV_HAS_SUMS
+template <int R> static inline void vf_sums(float * p, int ld, const vf (*a)[4]) {
+    for (int r = 0; r < R; ++r) {
+        vf_sum4(p + r*ld, a[r][0], a[r][1], a[r][2], a[r][3]);
+    }
+}
+#endif
+
+// Sum of the lanes, by the tree of vf_sums.
 static inline float vf_hsum(vf a) {
+    const vf all[1][4] = { { a, a, a, a } };
     float s[4];
-    vf_sum4(s, a, a, a, a);
+    vf_sums<1>(s, 0, all);
     return s[0];
 }
 

@@ -43,6 +43,7 @@ struct bench_options {
     bool   huge_pages = false;
     bool   cpu_clock = false; // time of the processor: for one thread on a machine that others use too
     std::string filter;
+    const char * module = nullptr; // file of the CPU backend's variant
 };
 
 struct bench_graph {
@@ -217,7 +218,7 @@ static const bench_case cases[] = {
 static int usage(const char * program) {
     fprintf(stderr,
             "usage: %s [--tile CELLS] [--repeat N] [--threads N] [--mib N] [--pages plain|huge] [--clock wall|cpu]\n"
-            "       [--only TEXT] [--case D_K,D_V,HEADS,KV_HEADS,QUERIES,CELLS]...\n", program);
+            "       [--only TEXT] [--module libggml-cpu-VARIANT.so] [--case D_K,D_V,HEADS,KV_HEADS,QUERIES,CELLS]...\n", program);
     return 2;
 }
 
@@ -244,13 +245,15 @@ int main(int argc, char ** argv) {
             o.huge_pages = strcmp(argv[i + 1], "huge") == 0;
         } else if (name == "--clock") {
             o.cpu_clock = strcmp(argv[i + 1], "cpu") == 0;
+        } else if (name == "--module") {
+            o.module = argv[i + 1];
         } else if (name == "--only") {
             o.filter = argv[i + 1];
         } else {
             return usage(argv[0]);
         }
     }
-    ggml_backend_t backend = test_cpu_init();
+    ggml_backend_t backend = test_cpu_init(o.module);
     printf("tile %d cells, least of %d\n", o.tile, o.n_repeat);
     if (own.empty()) {
         own.assign(std::begin(cases), std::end(cases));

@@ -8,8 +8,14 @@
 #include <cstdio>
 #include <cstdlib>
 
-inline ggml_backend_t test_cpu_init() {
-    ggml_backend_load_all();
+// The variant of that file, or else the one that suits this machine best.
+inline ggml_backend_t test_cpu_init(const char * module = nullptr) {
+    if (!module) {
+        ggml_backend_load_all();
+    } else if (!ggml_backend_load(module)) {
+        fprintf(stderr, "%s: not a CPU backend that this machine can run\n", module);
+        exit(2);
+    }
     ggml_backend_t backend = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr);
     if (!backend) {
         fprintf(stderr, "there is no CPU backend beside this program\n");
