@@ -17,5 +17,6 @@ list(APPEND GGML_CPU_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-cpu-rope.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-cpu-set-rows.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-host-engine.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/src/rkv-numa.cpp
 )
 target_include_directories(${GGML_CPU_NAME} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/src)

@@ -3,6 +3,7 @@
 
 #include "rkv-host-engine.h"
 
+#include "rkv-numa.h"
 #include "rkv-simd.h"
 #include "rkv-thread.h"
 
@@ -93,7 +94,7 @@ static narrow_scratch scratch_of(const rkv_host_job & job, std::vector<char> & m
 // the threads
 //
 
-rkv_host_engine::rkv_host_engine(int n_threads) {
+rkv_host_engine::rkv_host_engine(int n_threads) : nodes(numa_nodes()), allowed(numa_allowed()) {
     for (int i = 0; i < std::max(n_threads, 1); ++i) {
         threads.emplace_back([this] { run(); });
     }
@@ -110,12 +111,26 @@ rkv_host_engine::~rkv_host_engine() {
     }
 }
 
+// The node of memory that the job's first, middle and last tile lie in, or -1 when they differ.
+int rkv_host_engine::node_of(const rkv_host_job & job) const {
+    int node = -1;
+    for (size_t i : { size_t(0), job.tiles.size()/2, job.tiles.size() - 1 }) {
+        const int at = nodes.empty() || job.tiles.empty() ? -1 : numa_node_of(job.a.rows(job.tiles[i].stream, job.tiles[i].tile).k);
+        if (at < 0 || (i > 0 && at != node)) {
+            return -1;
+        }
+        node = at;
+    }
+    return node;
+}
+
 void rkv_host_engine::start(rkv_host_job & job) {
     job.parts.at_least((threads.size()*UNITS_PER_THREAD + job.tiles.size() - 1)/std::max<size_t>(job.tiles.size(), 1));
     for (size_t i = 0; i < job.tiles.size(); ++i) {
         job.missing[i] = job.parts.n;
     }
     job.left  = job.n_unit();
+    job.node  = node_of(job);
     job.began = std::chrono::steady_clock::now();
     {
         std::lock_guard<std::mutex> lock(mutex);
@@ -130,6 +145,7 @@ void rkv_host_engine::start(rkv_host_job & job) {
 void rkv_host_engine::run() {
     name_thread("rkv-host");
     std::vector<char> memory;
+    int               near = -1; // node of memory that this thread stays at
 
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
@@ -144,6 +160,10 @@ void rkv_host_engine::run() {
         }
         job.inside++;
         lock.unlock();
+        if (job.node >= 0 && job.node != near && size_t(job.node) < nodes.size()) {
+            numa_stay(nodes[job.node], allowed, threads.size());
+            near = job.node;
+        }
         work_on(job, memory);
         lock.lock();
         if (!jobs.empty() && jobs.front() == &job) {

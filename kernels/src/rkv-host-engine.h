@@ -36,6 +36,7 @@ struct rkv_host_job {
     std::atomic<size_t>                 left;       // units that are not done
     std::atomic<int>                    inside{ 0 }; // threads that look at the job
     std::atomic<bool>                   started{ false };
+    int                                 node = -1;  // of memory, where its tiles lie, when it is one and there are others
     std::atomic<uint64_t>               took_ns{ 0 };
     std::chrono::steady_clock::time_point began;
 
@@ -62,6 +63,10 @@ private:
     int                        waiting = 0;
     std::vector<std::thread>   threads;
 
+    const std::vector<std::vector<int>> nodes;   // processors of each node of memory, when there are several
+    const std::vector<int>              allowed; // processors of the process
+
+    int  node_of(const rkv_host_job & job) const;
     void run();
     void work_on(rkv_host_job & job, std::vector<char> & memory);
     void tell();

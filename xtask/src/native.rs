@@ -33,6 +33,7 @@ pub const UPSTREAM_TESTS: &[&str] = &[
     "test-rkv-attn",
     "test-rkv-cuda",
     "test-rkv-device",
+    "test-rkv-numa",
     "test-rkv-rope",
     "test-rkv-sim",
     "test-rkv-stream-ring",

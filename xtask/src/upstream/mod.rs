@@ -87,6 +87,9 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
         timed("moves of keys", || {
             simple(bench.program("test-rkv-rope"), parse::closing)
         }),
+        timed("processors near memory", || {
+            simple(bench.program("test-rkv-numa"), parse::closing)
+        }),
         timed("CUDA kernels on the host", || {
             simple(bench.program("test-rkv-cuda"), parse::closing)
         }),
