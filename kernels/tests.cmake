@@ -11,6 +11,8 @@ endfunction()
 # What of the CUDA backend runs without a device.
 set(RKV_CUDA_HOST ${RKV_DIR}/cuda/rkv-cuda-node.cpp ${RKV_DIR}/src/rkv-attn-args.cpp)
 
+rkv_add_test(test-rkv-ahead ${RKV_DIR}/tests/test-rkv-ahead.cpp)
+target_include_directories(test-rkv-ahead PRIVATE ${PROJECT_SOURCE_DIR}/ggml/src/ggml-cpu)
 rkv_add_test(test-rkv-archs ${RKV_DIR}/tests/test-rkv-archs.cpp)
 rkv_add_test(test-rkv-attn  ${RKV_DIR}/tests/test-rkv-attn.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp)
 rkv_add_test(test-rkv-numa  ${RKV_DIR}/tests/test-rkv-numa.cpp ${RKV_DIR}/src/rkv-numa.cpp)

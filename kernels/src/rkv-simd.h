@@ -50,7 +50,9 @@ namespace rkv {
 
 // Hint that the line at `p` will be read soon; the second-level cache is enough, the first is too small for a tile.
 static RKV_INLINE void prefetch_line(const void * p) {
-#if defined(__GNUC__)
+#if defined(RKV_PREFETCH_LINE)
+    RKV_PREFETCH_LINE(p); // a test looks at what is asked for
+#elif defined(__GNUC__)
     __builtin_prefetch(p, 0, 2);
 #elif defined(_M_X64)
     _mm_prefetch((const char *) p, _MM_HINT_T1);

@@ -29,6 +29,7 @@ pub const UPSTREAM_TESTS: &[&str] = &[
     "test-alloc",
     "test-save-load-state",
     "test-state-restore-fragmented",
+    "test-rkv-ahead",
     "test-rkv-archs",
     "test-rkv-attn",
     "test-rkv-cuda",

@@ -87,6 +87,9 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
         timed("moves of keys", || {
             simple(bench.program("test-rkv-rope"), parse::closing)
         }),
+        timed("lines asked for ahead", || {
+            simple(bench.program("test-rkv-ahead"), parse::closing)
+        }),
         timed("processors near memory", || {
             simple(bench.program("test-rkv-numa"), parse::closing)
         }),
