@@ -14,6 +14,8 @@ namespace rkv {
 static constexpr int N_CELL = 4;
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 
+static constexpr int LINE = 64; // bytes
+
 // K rows of n consecutive cells.
 struct key_rows {
     const char * k;
@@ -25,10 +27,10 @@ struct key_rows {
 };
 
 // s[r*ld + c] = k[c] . q[r]. Each dot is one vector accumulator over d and one tree of additions, whatever R is. D: d, when
-// it is known to the compiler, else 0.
+// it is known to the compiler, else 0. `next`: bytes to the rows that follow.
 template <int R, int D, typename T>
 static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float * const (&q)[R], int d_any, float * s, int ld,
-                                 read_ahead::lines & ahead) {
+                                 read_ahead::lines & ahead, size_t next) {
     constexpr int GROUP = row_reader<T>::GROUP;
     const int d = D ? D : d_any;
     vf acc[R][N_CELL];
@@ -43,6 +45,12 @@ static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float *
     RKV_UNROLL_FEW
     for (; i + GROUP <= d; i += GROUP) {
         ahead.ask_step();
+        if (row_reader<T>::offset(i) % LINE < row_reader<T>::offset(GROUP)) { // a line begins
+            RKV_UNROLL
+            for (int c = 0; c < N_CELL; ++c) {
+                prefetch_next(k[c].at(i) + next);
+            }
+        }
         const auto s0 = k[0].scale_at(i), s1 = k[1].scale_at(i), s2 = k[2].scale_at(i), s3 = k[3].scale_at(i);
         RKV_UNROLL
         for (int j = i; j < i + GROUP; j += LANES) {
@@ -84,7 +92,7 @@ static void dot_cells(const key_rows & w, read_ahead::lines ahead, const float *
         const row_reader<T> k[N_CELL] = {
             row_reader<T>(w.at(c)), row_reader<T>(w.at(c + 1)), row_reader<T>(w.at(c + 2)), row_reader<T>(w.at(c + 3)),
         };
-        dot_block<R, D, T>(k, q, d, s + c, ld, ahead);
+        dot_block<R, D, T>(k, q, d, s + c, ld, ahead, N_CELL*w.nb_cell);
     }
 }
 

@@ -12,6 +12,10 @@ namespace rkv {
 
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 static constexpr int N_COL_MAX = 4; // vectors
+
+static constexpr int LINE       = 64; // bytes
+static constexpr int NEXT_CELLS = 4;  // how soon a row is read that is brought to the first-level cache
+
 static constexpr int N_UNPACK_MIN = 4; // cells that always fit the buffer
 
 // V rows of n consecutive cells, and their weights.
@@ -42,6 +46,9 @@ static void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, 
     for (int t = 0; t < w.n; ++t, v += w.nb_cell) {
         ahead.ask_step();
         const row_reader<T> cell(v);
+        for (int b = 0; b < row_reader<T>::offset(C*LANES); b += LINE) {
+            prefetch_next(cell.at(col) + b + NEXT_CELLS*w.nb_cell);
+        }
         auto scale = cell.scale_at(col);
         RKV_UNROLL
         for (int c = 0; c < C; ++c) {

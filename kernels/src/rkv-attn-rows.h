@@ -19,6 +19,11 @@ template <typename T> struct row_reader {
 
     explicit row_reader(const char * row) : p((const T *) row) {}
 
+    // Bytes from the row's begin to element i, the first of a group.
+    static constexpr int offset(int i) { return i*(int) sizeof(T); }
+
+    RKV_INLINE const char * at(int i) const { return (const char *) p + offset(i); }
+
     RKV_INLINE scale scale_at(int) const { return {}; }
     RKV_INLINE vf    load(int i, scale) const { return vf_load(p + i); }
     RKV_INLINE vf    load_part(int i, int n) const { return vf_load_part(p + i, n); }
@@ -33,6 +38,10 @@ template <> struct row_reader<block_q8_0> {
     const block_q8_0 * b;
 
     explicit row_reader(const char * row) : b((const block_q8_0 *) row) {}
+
+    static constexpr int offset(int i) { return i / GROUP * (int) sizeof(block_q8_0); }
+
+    RKV_INLINE const char * at(int i) const { return (const char *) b + offset(i); }
 
     RKV_INLINE scale scale_at(int i) const { return vf_set1(GGML_CPU_FP16_TO_FP32(b[i / GROUP].d)); }
     RKV_INLINE vf    load(int i, scale d) const { return vf_mul(vf_load(b[i / GROUP].qs + i % GROUP), d); }

@@ -48,7 +48,7 @@
 
 namespace rkv {
 
-// Hint that the line at `p` will be read soon; the second-level cache is enough, the first is too small for a tile.
+// Hint that the line at `p` will be read: later (the second-level cache is enough, the first is too small for a tile), or next.
 static RKV_INLINE void prefetch_line(const void * p) {
 #if defined(RKV_PREFETCH_LINE)
     RKV_PREFETCH_LINE(p); // a test looks at what is asked for
@@ -56,6 +56,15 @@ static RKV_INLINE void prefetch_line(const void * p) {
     __builtin_prefetch(p, 0, 2);
 #elif defined(_M_X64)
     _mm_prefetch((const char *) p, _MM_HINT_T1);
+#else
+    (void) p;
+#endif
+}
+static RKV_INLINE void prefetch_next(const void * p) {
+#if defined(__GNUC__)
+    __builtin_prefetch(p, 0, 3);
+#elif defined(_M_X64)
+    _mm_prefetch((const char *) p, _MM_HINT_T0);
 #else
     (void) p;
 #endif
