@@ -6,27 +6,22 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{assert_fails, model_for_one_thread, program, run, stderr, stdout};
+use common::{assert_fails, found, model_for_one_thread, program, run, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// The gate at a size of a few seconds, in a folder for what it writes.
 fn gate(model: &Path, folder: &Path, options: &[&str]) -> (Output, Value) {
-    let (json, plot) = (folder.join("cliff.json"), folder.join("cliff.svg"));
     let mut command = program();
     command
         .args(["gate", "cliff", "--ctx", "1280", "--points", "4"])
         .args(["--decoded", "6", "--copy-cells", "256"])
         .args(["--device", "sim:link=2GB/s,threads=1", "--model"])
         .arg(model)
-        .arg("--json")
-        .arg(&json)
         .arg("--plot")
-        .arg(&plot)
+        .arg(folder.join("cliff.svg"))
         .args(options);
-    let output = command.output().unwrap();
-    let json = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
-    (output, serde_json::from_slice(&json).unwrap())
+    found(command, &folder.join("cliff.json"))
 }
 
 #[test]

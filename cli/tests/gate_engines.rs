@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{alone, assert_fails, option, program, run, stderr, stdout};
+use common::{alone, assert_fails, found, option, program, run, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -30,19 +30,14 @@ const SIZE: [&str; 14] = [
 
 /// The gate on a tiny model, in a folder for what it writes.
 fn gate(folder: &Path, links: &str, options: &[&str]) -> (Output, Value) {
-    let (json, plot) = (folder.join("found.json"), folder.join("found.svg"));
     let mut command = program();
     command
         .args(["gate", "engines", "-m", "tiny:llama", "--links", links])
         .args(SIZE)
-        .arg("--json")
-        .arg(&json)
         .arg("--plot")
-        .arg(&plot)
+        .arg(folder.join("found.svg"))
         .args(options);
-    let output = command.output().unwrap();
-    let json = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
-    (output, serde_json::from_slice(&json).unwrap())
+    found(command, &folder.join("found.json"))
 }
 
 #[track_caller]

@@ -7,13 +7,12 @@ use std::path::Path;
 use std::process::Output;
 
 use common::{
-    assert_fails, assert_self_contained, model_for_one_thread, program, run, stderr, stdout,
+    assert_fails, assert_self_contained, found, model_for_one_thread, program, run, stderr, stdout,
 };
 use serde_json::Value;
 use tempfile::TempDir;
 
 fn gate(model: &Path, folder: &Path, options: &[&str]) -> (Output, Value) {
-    let json = folder.join("plan.json");
     let mut command = program();
     command
         .args([
@@ -28,12 +27,8 @@ fn gate(model: &Path, folder: &Path, options: &[&str]) -> (Output, Value) {
         ])
         .args(["--device", "sim:link=2GB/s,threads=1", "--model"])
         .arg(model)
-        .arg("--json")
-        .arg(&json)
         .args(options);
-    let output = command.output().unwrap();
-    let json = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
-    (output, serde_json::from_slice(&json).unwrap())
+    found(command, &folder.join("plan.json"))
 }
 
 #[test]

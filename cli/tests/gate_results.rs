@@ -9,7 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{
-    alone, assert_fails, assert_self_contained, model_for_one_thread, program, run, stderr, stdout,
+    alone, assert_fails, assert_self_contained, found, model_for_one_thread, program, run, stderr,
+    stdout,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -33,15 +34,11 @@ const GATES: [(&str, &str); 4] = [
 
 /// Runs a gate on a tiny model, with a folder for what is kept.
 fn gate(name: &str, options: &str, folder: &Path, more: &[&str]) -> (Output, Value) {
-    let (json, kept) = (folder.join("found.json"), folder.join("kept"));
     let mut command = program();
     command.args(["gate", name, "-m", "tiny:llama"]);
     command.args(options.split(' ')).args(more);
-    command.arg("--json").arg(&json);
-    command.arg("--results").arg(&kept);
-    let output = command.output().unwrap();
-    let json = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
-    (output, serde_json::from_slice(&json).unwrap())
+    command.arg("--results").arg(folder.join("kept"));
+    found(command, &folder.join("found.json"))
 }
 
 #[test]

@@ -6,24 +6,19 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{assert_fails, model_for_one_thread, option, program, run, stderr, stdout};
+use common::{assert_fails, found, model_for_one_thread, option, program, run, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
 fn gate(model: &Path, folder: &Path, options: &[&str]) -> (Output, Value) {
-    let (json, plot) = (folder.join("shift.json"), folder.join("shift.svg"));
     let mut command = program();
     command
         .args(["gate", "shift", "--threads", "1", "--model"])
         .arg(model)
-        .arg("--json")
-        .arg(&json)
         .arg("--plot")
-        .arg(&plot)
+        .arg(folder.join("shift.svg"))
         .args(options);
-    let output = command.output().unwrap();
-    let json = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
-    (output, serde_json::from_slice(&json).unwrap())
+    found(command, &folder.join("shift.json"))
 }
 
 #[test]

@@ -1,11 +1,12 @@
 #include "rkv-cuda-ring.h"
 
-#include "rkv-cuda-buffer.h"
-#include "rkv-cuda-kernels.cuh"
+#include "rkv-cuda-link.h"
+#include "rkv-cuda-streams.h"
 
 #include "rkv-attn-args.h"
 #include "rkv-attn-node.h"
 #include "rkv-ring-fault.h"
+#include "rkv-totals.h"
 
 #include "common.cuh"
 #include "ggml-cuda.h"
@@ -16,156 +17,6 @@
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
-
-//
-// the link
-//
-
-namespace {
-
-// Memory to measure with, on both sides.
-struct trial {
-    static constexpr size_t MOST = size_t(32) << 20;
-
-    void *       host   = nullptr;
-    void *       device = nullptr;
-    cudaStream_t stream = nullptr;
-
-    trial() {
-        ok = cudaMallocHost(&host, MOST) == cudaSuccess && cudaMalloc(&device, MOST) == cudaSuccess &&
-            cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess;
-        if (!ok) {
-            (void) cudaGetLastError(); // measured or not is told by the caller
-        }
-    }
-    ~trial() {
-        if (stream) {
-            CUDA_CHECK(cudaStreamDestroy(stream));
-        }
-        if (device) {
-            CUDA_CHECK(cudaFree(device));
-        }
-        if (host) {
-            CUDA_CHECK(cudaFreeHost(host));
-        }
-    }
-
-    // Seconds of the fastest of a few copies.
-    double took(size_t bytes) const {
-        double best = 1e9;
-        for (int i = 0; i < 5; ++i) {
-            const auto from = std::chrono::steady_clock::now();
-            CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream));
-            CUDA_CHECK(cudaStreamSynchronize(stream));
-            best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count());
-        }
-        return best;
-    }
-
-    bool ok;
-};
-
-rkv::link_speed measure(int device) {
-    constexpr size_t SMALL = 4096;
-    ggml_cuda_set_device(device);
-    const trial t;
-    if (!t.ok) {
-        GGML_LOG_WARN("rolling-kv: no memory to measure the link of device %d; reckoning with 12 GB/s\n", device);
-        return { 12e9, 10e-6 };
-    }
-    const double small = t.took(SMALL);
-    const double large = std::max(t.took(trial::MOST), 1.01*small);
-    rkv::link_speed link;
-    link.bytes_s   = double(trial::MOST - SMALL)/(large - small);
-    link.latency_s = std::max(small - SMALL/link.bytes_s, 0.0);
-    return link;
-}
-
-// Measured once.
-rkv::link_speed link_of(int device) {
-    static std::once_flag  once[GGML_CUDA_MAX_DEVICES];
-    static rkv::link_speed links[GGML_CUDA_MAX_DEVICES];
-    std::call_once(once[device], [&] { links[device] = measure(device); });
-    return links[device];
-}
-
-} // namespace
-
-//
-// streams
-//
-
-class rkv_cuda_ring::streams : public rkv::stream_queue {
-public:
-    explicit streams(ggml_backend_cuda_context & ctx) : ctx(ctx), counts(rkv_cuda_counts_of(ctx.device)) {}
-
-    ~streams() override {
-        ggml_cuda_set_device(ctx.device);
-        for (cudaEvent_t e : events) {
-            CUDA_CHECK(cudaEventDestroy(e));
-        }
-        if (copies) {
-            CUDA_CHECK(cudaStreamDestroy(copies));
-        }
-    }
-
-    bool make_events(size_t n) override {
-        ggml_cuda_set_device(ctx.device);
-        if (!copies && cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking) != cudaSuccess) {
-            (void) cudaGetLastError();
-            return false;
-        }
-        while (events.size() < n) {
-            cudaEvent_t e;
-            if (cudaEventCreateWithFlags(&e, cudaEventDisableTiming) != cudaSuccess) {
-                (void) cudaGetLastError();
-                return false;
-            }
-            events.push_back(e);
-        }
-        return true;
-    }
-
-    void record(rkv::stream_lane lane, size_t event) override { CUDA_CHECK(cudaEventRecord(events[event], of(lane))); }
-    void wait(rkv::stream_lane lane, size_t event) override { CUDA_CHECK(cudaStreamWaitEvent(of(lane), events[event], 0)); }
-
-    void copy(char * dst, const rkv::ring_rows & rows) override {
-        count(rows);
-        if (rows.stride == rows.width) {
-            CUDA_CHECK(cudaMemcpyAsync(dst, rows.src, rows.bytes(), cudaMemcpyHostToDevice, copies));
-        } else {
-            CUDA_CHECK(cudaMemcpy2DAsync(dst, rows.width, rows.src, rows.stride, rows.width, rows.rows, cudaMemcpyHostToDevice, copies));
-        }
-    }
-
-    void pull(char * dst, const rkv::ring_rows & rows) override {
-        count(rows);
-        rkv_cuda_pull_rows({ dst, rows.src, int64_t(rows.stride), int64_t(rows.width), int64_t(rows.rows) }, compute());
-    }
-
-    void synchronize() override {
-        ggml_cuda_set_device(ctx.device);
-        CUDA_CHECK(cudaStreamSynchronize(compute()));
-        if (copies) {
-            CUDA_CHECK(cudaStreamSynchronize(copies));
-        }
-    }
-
-    cudaStream_t compute() { return ctx.stream(ctx.device, 0); }
-
-private:
-    ggml_backend_cuda_context & ctx;
-    rkv_cuda_counts &           counts;
-    cudaStream_t                copies = nullptr;
-    std::vector<cudaEvent_t>    events;
-
-    cudaStream_t of(rkv::stream_lane lane) { return lane == rkv::STREAM_COPY ? copies : compute(); }
-
-    void count(const rkv::ring_rows & rows) {
-        counts.bytes_to_device += rows.bytes();
-        counts.copies_to_device++;
-    }
-};
 
 //
 // slots
@@ -197,7 +48,7 @@ static void free_slots(int device, void * address, bool own) {
     }
 }
 
-rkv_cuda_ring::rkv_cuda_ring(ggml_backend_cuda_context & ctx) : ctx(ctx), queue(new streams(ctx)), host_side(ctx) {}
+rkv_cuda_ring::rkv_cuda_ring(ggml_backend_cuda_context & ctx) : ctx(ctx), queue(new rkv_cuda_streams(ctx)), host_side(ctx) {}
 
 rkv_cuda_ring::~rkv_cuda_ring() {
     ggml_cuda_set_device(ctx.device);
@@ -247,7 +98,7 @@ bool rkv_cuda_ring::prepare(const rkv_staging_params & p, const rkv_staging_need
     size_t free_bytes  = 0;
     size_t total_bytes = 0;
     ggml_backend_cuda_get_device_memory(ctx.device, &free_bytes, &total_bytes);
-    link = link_of(ctx.device);
+    link = rkv_cuda_link(ctx.device);
     plan = rkv::plan_staging(p, n, free_bytes + (slots && slots->own ? slots->bytes() : 0), link);
     host_side.use(n.host, int(std::max(p.host_threads, 1u)));
     if (!n.host) {
@@ -489,29 +340,11 @@ rkv_staging_totals rkv_cuda_ring::totals() const {
     t.link_latency_s = link.latency_s;
     t.copy_cells     = plan.copy_cells;
     if (slots) {
-        const rkv::ring_totals & r = slots->ring.totals();
-        t.depth            = slots->depth;
-        t.slot_bytes       = slots->slot_bytes;
-        t.device_bytes     = slots->bytes();
-        t.steps           += r.steps;
-        t.tiles_early     += r.tiles_early;
-        t.tiles_late      += r.tiles_late;
-        t.tiles_kept      += r.tiles_kept;
-        t.tiles_discarded += r.tiles_discarded;
-        t.bytes           += r.bytes;
-        t.bytes_late      += r.bytes_late;
+        t.depth        = slots->depth;
+        t.slot_bytes   = slots->slot_bytes;
+        t.device_bytes = slots->bytes();
+        rkv::add_ring(t, slots->ring.totals());
     }
-    const rkv_cuda_host_totals & h = host_side.totals();
-    t.host_steps   = host_steps;
-    t.host_tiles   = h.tiles;
-    t.host_bytes   = h.bytes;
-    t.host_down    = h.down;
-    t.host_up      = h.up;
-    t.host_wait_ns = h.wait_ns;
-    if (balance) {
-        t.host_changes = balance->changes();
-        t.host_bytes_s = balance->host_bytes_s();
-        t.host_share   = balance->host_share();
-    }
+    rkv::set_host(t, host_side.totals(), host_steps, balance.get());
     return t;
 }

@@ -17,6 +17,8 @@
 struct ggml_backend_cuda_context;
 struct ggml_cgraph;
 
+class rkv_cuda_streams;
+
 // A node of the step that has tiles to bring: tiles [first, first + n) of the step; or tiles that the host attends to.
 struct rkv_cuda_node {
     const ggml_tensor *  node;
@@ -62,14 +64,13 @@ public:
     const char * zero_row() const { return zeroes; }
 
 private:
-    class streams;
     struct slots_of;
 
     ggml_backend_cuda_context & ctx;
     rkv_staging_params          params{};
     rkv::staging_plan           plan{ 0, 2, 0 };
     rkv::link_speed             link;
-    std::unique_ptr<streams>    queue;
+    std::unique_ptr<rkv_cuda_streams> queue;
     std::unique_ptr<slots_of>   slots;
     rkv_staging_totals          before{}; // of slots that were too small
     char *                      zeroes = nullptr;

@@ -1,6 +1,7 @@
 #include "sim-staging.h"
 
 #include "rkv-ring-fault.h"
+#include "rkv-totals.h"
 
 #include "ggml-impl.h"
 
@@ -251,34 +252,15 @@ rkv_staging_totals staging::totals() const {
     t.link_latency_s = link.latency_s;
     t.copy_cells     = plan.copy_cells;
     if (ring) {
-        const rkv::ring_totals & r = ring->ring.totals();
-        t.steps           += r.steps;
-        t.depth            = ring->depth;
-        t.slot_bytes       = ring->slot_bytes;
-        t.device_bytes     = ring->bytes();
-        t.tiles_early     += r.tiles_early;
-        t.tiles_late      += r.tiles_late;
-        t.tiles_kept      += r.tiles_kept;
-        t.tiles_discarded += r.tiles_discarded;
-        t.bytes           += r.bytes;
-        t.bytes_late      += r.bytes_late;
+        t.depth        = ring->depth;
+        t.slot_bytes   = ring->slot_bytes;
+        t.device_bytes = ring->bytes();
+        rkv::add_ring(t, ring->ring.totals());
     }
-    t.stalls       = stalls;
-    t.stall_ns     = stall_ns;
-    t.device_ns    = uint64_t(clock.at().count());
-
-    const host_totals & h = host.totals();
-    t.host_steps   = host_steps;
-    t.host_tiles   = h.tiles;
-    t.host_bytes   = h.bytes;
-    t.host_down    = h.down;
-    t.host_up      = h.up;
-    t.host_wait_ns = h.wait_ns;
-    if (balance) {
-        t.host_changes = balance->changes();
-        t.host_bytes_s = balance->host_bytes_s();
-        t.host_share   = balance->host_share();
-    }
+    t.stalls    = stalls;
+    t.stall_ns  = stall_ns;
+    t.device_ns = uint64_t(clock.at().count());
+    rkv::set_host(t, host.totals(), host_steps, balance.get());
     return t;
 }
 

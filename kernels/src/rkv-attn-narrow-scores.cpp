@@ -21,13 +21,14 @@ struct key_rows {
     const char * k;
     size_t       nb_cell; // bytes
     int          n;
+    size_t       next;    // bytes to the rows that are read four cells later; 0: they are in the first-level cache
 
     // Row i; past the end the last one again, whose dots are computed but never looked at.
     RKV_INLINE const char * at(int i) const { return k + std::min(i, n - 1)*nb_cell; }
 };
 
 // s[r*ld + c] = k[c] . q[r]. Each dot is one vector accumulator over d and one tree of additions, whatever R is. D: d, when
-// it is known to the compiler, else 0. `next`: bytes to the rows that follow.
+// it is known to the compiler, else 0. `next`: as in key_rows.
 template <int R, int D, typename T>
 static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float * const (&q)[R], int d_any, float * s, int ld,
                                  read_ahead::lines & ahead, size_t next) {
@@ -45,7 +46,7 @@ static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float *
     RKV_UNROLL_FEW
     for (; i + GROUP <= d; i += GROUP) {
         ahead.ask_step();
-        if (row_reader<T>::offset(i) % LINE < row_reader<T>::offset(GROUP)) { // a line begins
+        if (next && row_reader<T>::offset(i) % LINE < row_reader<T>::offset(GROUP)) { // a line begins
             RKV_UNROLL
             for (int c = 0; c < N_CELL; ++c) {
                 prefetch_next(k[c].at(i) + next);
@@ -92,7 +93,7 @@ static void dot_cells(const key_rows & w, read_ahead::lines ahead, const float *
         const row_reader<T> k[N_CELL] = {
             row_reader<T>(w.at(c)), row_reader<T>(w.at(c + 1)), row_reader<T>(w.at(c + 2)), row_reader<T>(w.at(c + 3)),
         };
-        dot_block<R, D, T>(k, q, d, s + c, ld, ahead, N_CELL*w.nb_cell);
+        dot_block<R, D, T>(k, q, d, s + c, ld, ahead, w.next);
     }
 }
 
@@ -139,7 +140,7 @@ static void scores_as_they_lie(const attn_args & a, const narrow_tile & t, narro
         int groups = (end - c + N_CELL - 1) / N_CELL;
         const read_ahead::lines lines = ahead.take(groups, N_CELL*row);
         const int some = std::min(groups*N_CELL, end - c);
-        scores_of_rows<T>(a, t, s, h, c, { first + c*t.rows.k_nb_cell, t.rows.k_nb_cell, some }, lines);
+        scores_of_rows<T>(a, t, s, h, c, { first + c*t.rows.k_nb_cell, t.rows.k_nb_cell, some, N_CELL*t.rows.k_nb_cell }, lines);
         c += some;
     }
 }
@@ -154,7 +155,7 @@ static void scores_unpacked(const attn_args & a, const narrow_tile & t, narrow_s
         for (int i = 0; i < some; ++i) {
             unpack(t.rows.k + (c + i)*t.rows.k_nb_cell + h*t.rows.k_nb_head, s.unpacked + i*ld, a.d_k);
         }
-        scores_of_rows<float>(a, t, s, h, c, { (const char *) s.unpacked, ld*sizeof(float), some }, { nullptr, 0 });
+        scores_of_rows<float>(a, t, s, h, c, { (const char *) s.unpacked, ld*sizeof(float), some, 0 }, { nullptr, 0 });
     }
 }
 

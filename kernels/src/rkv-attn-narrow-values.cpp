@@ -28,6 +28,7 @@ struct value_rows {
     bool          first;   // o holds nothing yet
     read_ahead  * ahead;   // told of the bytes as they are used, or NULL when it was
     int           row;     // bytes of a cell's row, to tell
+    size_t        next;    // bytes to the row that is read a few cells later; 0: it is in the first-level cache
 };
 
 // o[r][0 .. C*LANES) (+)= sum over cells of p[r] * v. `part`: elements of the one vector when it is not whole, else 0.
@@ -46,8 +47,8 @@ static void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, 
     for (int t = 0; t < w.n; ++t, v += w.nb_cell) {
         ahead.ask_step();
         const row_reader<T> cell(v);
-        for (int b = 0; b < row_reader<T>::offset(C*LANES); b += LINE) {
-            prefetch_next(cell.at(col) + b + NEXT_CELLS*w.nb_cell);
+        for (int b = 0; w.next && b < row_reader<T>::offset(C*LANES); b += LINE) {
+            prefetch_next(cell.at(col) + b + w.next);
         }
         auto scale = cell.scale_at(col);
         RKV_UNROLL
@@ -134,7 +135,7 @@ static value_rows values_of_head(const attn_args & a, const narrow_tile & t, nar
                                  bool unpacks) {
     const char * v   = t.rows.v + c*t.rows.v_nb_cell + h*t.rows.v_nb_head;
     const int    row = rows_of_head(a, t, h).begin - t.row0;
-    value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false, nullptr, 0 };
+    value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false, nullptr, 0, NEXT_CELLS*t.rows.v_nb_cell };
     if (unpacks) {
         const unpack_fn unpack = unpack_for(t.rows.v_type);
         const int ld = round_up_lanes(a.d_v);
@@ -143,6 +144,7 @@ static value_rows values_of_head(const attn_args & a, const narrow_tile & t, nar
         }
         w.v       = (const char *) s.unpacked;
         w.nb_cell = ld*sizeof(float);
+        w.next    = 0;
     }
     return w;
 }

@@ -32,6 +32,15 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Runs a gate that writes this JSON file; what it printed, and the JSON.
+#[track_caller]
+pub fn found(mut gate: Command, json: &Path) -> (Output, serde_json::Value) {
+    gate.arg("--json").arg(json);
+    let output = gate.output().expect("the program starts");
+    let text = std::fs::read(json).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    (output, serde_json::from_slice(&text).expect("JSON"))
+}
+
 /// The value of an option, as the block says that a gate prints before anything else.
 #[track_caller]
 pub fn option(out: &str, name: &str) -> String {
