@@ -1,15 +1,14 @@
 //! The dependent-crate test: a crate that depends on ours, by path and by git, runs without any search path for libraries.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rolling_kv_stage::Variant;
+use rolling_kv_stage::walk;
 
 use crate::cargo;
 use crate::error::{Error, Result};
 use crate::git;
-use crate::native;
 use crate::place::Place;
 use crate::process::Run;
 use crate::report::Counts;
@@ -34,14 +33,11 @@ pub fn run(place: &Place) -> Result<Counts> {
             counts += Counts::new(0, 0, 1);
         }
         None => {
-            let result = one(
+            one(
                 place,
                 "by git",
                 &format!("git = {:?}", file_url(&place.root)),
-            );
-            // The clone's kernels have other times, and were staged with them: stage ours again.
-            native::build(place, Variant::Patched, &[])?;
-            result?;
+            )?;
             counts += Counts::ONE;
         }
     }
@@ -64,6 +60,7 @@ fn one(place: &Place, name: &str, source: &str) -> Result<()> {
     // The same versions as ours, so that nothing new is fetched and what is compiled can be used again.
     fs::copy(place.root.join("Cargo.lock"), dir.join("Cargo.lock"))
         .map_err(Error::file("copy", &place.root.join("Cargo.lock")))?;
+    keep_times(place, &dir)?;
     cargo::command(place)
         .args(["build", "--quiet"])
         .dir(&dir)
@@ -89,6 +86,45 @@ fn one(place: &Place, name: &str, source: &str) -> Result<()> {
         format!("the dependent {name} sees no CPU device:\n{}", ended.text),
         "check where Backend::init looks for modules",
     ))
+}
+
+/// Gives the kernels of the checkout that the dependent in `dir` builds from the times of ours where they are the same: the native
+/// build is shared, and what is newer is compiled again, here and then once more in the steps after this one.
+fn keep_times(place: &Place, dir: &Path) -> Result<()> {
+    let ended = cargo::command(place)
+        .args(["metadata", "--format-version", "1", "--quiet"])
+        .dir(dir)
+        .quietly()?
+        .success()?;
+    let Some(checkout) = checkout(&String::from_utf8_lossy(&ended.stdout)) else {
+        return Err(Error::wrong(
+            "cargo metadata does not say where rolling-kv is",
+            format!("run it in {} and look", dir.display()),
+        ));
+    };
+    if checkout == place.root {
+        return Ok(());
+    }
+    let kernels = place.root.join("kernels");
+    for entry in walk::files(&kernels, &[])? {
+        let theirs = checkout.join("kernels").join(&entry.relative);
+        let read = |file: &Path| fs::read(file).map_err(Error::file("read", file));
+        if theirs.is_file() && read(&theirs)? == read(&entry.path)? {
+            let modified = entry.metadata.modified();
+            let modified = modified.map_err(Error::file("look at", &entry.path))?;
+            git::set_modified(&theirs, modified)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folder of our crate, from what `cargo metadata` prints.
+fn checkout(metadata: &str) -> Option<PathBuf> {
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    let packages = metadata["packages"].as_array()?;
+    let ours = packages.iter().find(|p| p["name"] == "rolling-kv")?;
+    let manifest = Path::new(ours["manifest_path"].as_str()?);
+    manifest.parent().map(Path::to_path_buf)
 }
 
 fn manifest(package: &str, source: &str, profile: &str) -> String {
@@ -137,6 +173,14 @@ mod tests {
     #[test]
     fn odd_characters_are_escaped_in_urls() {
         assert_eq!(file_url(Path::new("/a b/é")), "file:///a%20b/%C3%A9");
+    }
+
+    #[test]
+    fn our_folder_is_found_among_others() {
+        let text = r#"{"packages":[{"name":"serde","manifest_path":"/x/Cargo.toml"},{"name":"rolling-kv","manifest_path":"/a b/Cargo.toml"}]}"#;
+        assert_eq!(checkout(text), Some(PathBuf::from("/a b")));
+        assert_eq!(checkout(r#"{"packages":[]}"#), None);
+        assert_eq!(checkout("nothing"), None);
     }
 
     #[test]
