@@ -94,13 +94,11 @@ fn keep_times(place: &Place, dir: &Path) -> Result<()> {
     let ended = cargo::command(place)
         .args(["metadata", "--format-version", "1", "--quiet"])
         .dir(dir)
-        .quietly()?
-        .success()?;
+        .quietly()?;
     let Some(checkout) = checkout(&String::from_utf8_lossy(&ended.stdout)) else {
-        return Err(Error::wrong(
-            "cargo metadata does not say where rolling-kv is",
-            format!("run it in {} and look", dir.display()),
-        ));
+        // It asks for the crates of every platform, which are more than a build needs.
+        println!("cargo metadata does not say where our crate is: what is native is built again");
+        return Ok(());
     };
     if checkout == place.root {
         return Ok(());
