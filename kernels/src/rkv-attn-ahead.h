@@ -49,15 +49,17 @@ public:
         RKV_INLINE void ask_step() { ask(per_step); }
     };
 
-    // The lines of the kernel's next `n` steps, of `bytes` each; `n` becomes fewer when the run ends before.
+    // The lines of the kernel's next `n` steps, of `bytes` each; `n` becomes fewer when the run ends before. Where runs are so short that
+    // the loop would hardly begin, a few steps' lines are asked for here.
     RKV_INLINE lines take(int & n, int bytes) {
         if (done || bytes == 0) {
             return { nullptr, 0 };
         }
         const int whole = (int) (end - at) / bytes;
-        if (whole < 1) {
-            advance(bytes);
-            n = 1;
+        const int few   = std::min(n, std::max(BURST / bytes, 1));
+        if (whole < few) {
+            n = few;
+            advance(n*bytes);
             return { nullptr, 0 };
         }
         n = std::min(n, whole);
@@ -69,7 +71,7 @@ public:
     }
 
 private:
-    static constexpr int LINE = 64; // bytes
+    static constexpr int BURST = 2048; // bytes that may be asked for at once
 
     // Runs of consecutive bytes: of K or of V of a tile.
     struct runs {

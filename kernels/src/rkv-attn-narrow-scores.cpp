@@ -14,8 +14,6 @@ namespace rkv {
 static constexpr int N_CELL = 4;
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 
-static constexpr int LINE = 64; // bytes
-
 // K rows of n consecutive cells.
 struct key_rows {
     const char * k;

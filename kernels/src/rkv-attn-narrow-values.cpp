@@ -13,8 +13,7 @@ namespace rkv {
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 static constexpr int N_COL_MAX = 4; // vectors
 
-static constexpr int LINE       = 64; // bytes
-static constexpr int NEXT_CELLS = 4;  // how soon a row is read that is brought to the first-level cache
+static constexpr int NEXT_CELLS = 4; // how soon a row is read that is brought to the first-level cache
 
 static constexpr int N_UNPACK_MIN = 4; // cells that always fit the buffer
 
@@ -26,7 +25,7 @@ struct value_rows {
     int           ld_p;
     int           n;
     bool          first;   // o holds nothing yet
-    read_ahead  * ahead;   // told of the bytes as they are used, or NULL when it was
+    read_ahead  * ahead;   // told of the bytes as they are used
     int           row;     // bytes of a cell's row, to tell
     size_t        next;    // bytes to the row that is read a few cells later; 0: it is in the first-level cache
 };
@@ -77,7 +76,7 @@ template <int R, int C, typename T>
 static RKV_INLINE void weigh_told(value_rows w, int row, int col, int d_v, float * o, int ld_o) {
     const int end  = std::min(col + C*LANES, d_v);
     const int part = end - col < LANES ? end - col : 0;
-    if (!w.ahead || row > 0) {
+    if (row > 0) {
         weigh_block<R, C, T>(w, { nullptr, 0 }, row, col, part, o, ld_o);
         return;
     }
@@ -131,11 +130,11 @@ static weigh_fn weigh_for(ggml_type type, bool unpacks) {
 }
 
 // The n cells from c on, of one KV head.
-static value_rows values_of_head(const attn_args & a, const narrow_tile & t, narrow_scratch & s, int h, int c, int n,
-                                 bool unpacks) {
+static value_rows values_of_head(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead, int h, int c,
+                                 int n, int bytes, bool unpacks) {
     const char * v   = t.rows.v + c*t.rows.v_nb_cell + h*t.rows.v_nb_head;
     const int    row = rows_of_head(a, t, h).begin - t.row0;
-    value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false, nullptr, 0, NEXT_CELLS*t.rows.v_nb_cell };
+    value_rows w = { v, t.rows.v_nb_cell, s.scores + (size_t) row*s.ld_scores + c, s.ld_scores, n, false, &ahead, bytes, NEXT_CELLS*t.rows.v_nb_cell };
     if (unpacks) {
         const unpack_fn unpack = unpack_for(t.rows.v_type);
         const int ld = round_up_lanes(a.d_v);
@@ -168,10 +167,8 @@ void narrow_values(const attn_args & a, const narrow_tile & t, narrow_scratch & 
             ahead.advance((c - walked)*row*(h1 - h0));
             for (int h = h0; h < h1; ++h) {
                 const head_rows r = rows_of_head(a, t, h);
-                value_rows w = values_of_head(a, t, s, h, c, n, unpacks);
+                value_rows w = values_of_head(a, t, s, ahead, h, c, n, row, unpacks);
                 w.first = first;
-                w.ahead = &ahead;
-                w.row   = row;
                 weigh(w, r.end - r.begin, a.d_v, o + (size_t) (r.begin - t.row0)*ld_o, ld_o);
             }
             first  = false;

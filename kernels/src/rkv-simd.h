@@ -48,6 +48,8 @@
 
 namespace rkv {
 
+static constexpr int LINE = 64; // bytes of a line of the caches
+
 // Hint that the line at `p` will be read: later (the second-level cache is enough, the first is too small for a tile), or next.
 static RKV_INLINE void prefetch_line(const void * p) {
 #if defined(RKV_PREFETCH_LINE)

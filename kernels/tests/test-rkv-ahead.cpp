@@ -24,8 +24,6 @@ static void check(bool ok, const std::string & what) {
     }
 }
 
-static constexpr size_t LINE = 64; // bytes
-
 namespace {
 
 struct layout {
@@ -73,7 +71,7 @@ struct walk {
                 for (int c = 0; c < l.n_cells; ++c) {
                     for (int h = l.head0; h < l.head1; ++h) {
                         const char * row = part + c*l.cell() + h*(l.row() + l.head_gap);
-                        for (const char * p = row - (uintptr_t) row % LINE; p < row + l.row(); p += LINE) {
+                        for (const char * p = row - (uintptr_t) row % (uintptr_t) LINE; p < row + l.row(); p += LINE) {
                             all.insert(p);
                         }
                     }
