@@ -116,7 +116,7 @@ int rkv_host_engine::node_of(const rkv_host_job & job) const {
     int node = -1;
     for (size_t i : { size_t(0), job.tiles.size()/2, job.tiles.size() - 1 }) {
         const int at = nodes.empty() || job.tiles.empty() ? -1 : numa_node_of(job.a.rows(job.tiles[i].stream, job.tiles[i].tile).k);
-        if (at < 0 || (i > 0 && at != node)) {
+        if (at < 0 || size_t(at) >= nodes.size() || (i > 0 && at != node)) {
             return -1;
         }
         node = at;
@@ -160,9 +160,11 @@ void rkv_host_engine::run() {
         }
         job.inside++;
         lock.unlock();
-        if (job.node >= 0 && job.node != near && size_t(job.node) < nodes.size()) {
-            numa_stay(nodes[job.node], allowed, threads.size());
+        if (job.node != near) {
             near = job.node;
+            if (near < 0 || !numa_stay(nodes[near], allowed, threads.size())) {
+                numa_stay(allowed, allowed, 1); // anywhere
+            }
         }
         work_on(job, memory);
         lock.lock();

@@ -8,21 +8,13 @@ static std::vector<const char *> asked;
 #define RKV_PREFETCH_LINE(p) asked.push_back((const char *) (p))
 #include "rkv-attn-ahead.cpp"
 
+#include "rkv-test-check.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 using namespace rkv;
-
-static int n_passed = 0;
-static int n_failed = 0;
-
-static void check(bool ok, const std::string & what) {
-    ++(ok ? n_passed : n_failed);
-    if (!ok) {
-        printf("FAIL %s\n", what.c_str());
-    }
-}
 
 namespace {
 
@@ -162,6 +154,5 @@ int main() {
     for (const layout & l : layouts) {
         test(l);
     }
-    printf("%d passed, %d failed\n", n_passed, n_failed);
-    return n_failed == 0 ? 0 : 1;
+    return test_closing();
 }

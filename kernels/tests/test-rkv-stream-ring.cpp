@@ -2,6 +2,7 @@
 // resident, whatever the streams do first. And what is given to the streams is, copy by copy and wait by wait, what the ring's plan says,
 // which is what the simulated device carries out.
 
+#include "rkv-test-check.h"
 #include "test-rkv-cuda-host.h"
 #include "test-rkv-lanes.h"
 #include "test-rkv-plan-check.h"
@@ -14,17 +15,6 @@
 #include <memory>
 #include <random>
 #include <string>
-
-static int n_passed = 0;
-static int n_failed = 0;
-
-static bool check(bool ok, const std::string & what) {
-    ++(ok ? n_passed : n_failed);
-    if (!ok) {
-        printf("FAIL %s\n", what.c_str());
-    }
-    return ok;
-}
 
 //
 // the resident twin
@@ -363,6 +353,5 @@ static void faults_show() {
 int main() {
     same_bits_and_plan();
     faults_show();
-    printf("%d passed, %d failed\n", n_passed, n_failed);
-    return n_failed == 0 ? 0 : 1;
+    return test_closing();
 }
