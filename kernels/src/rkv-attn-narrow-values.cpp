@@ -30,8 +30,8 @@ struct value_rows {
     size_t        next;    // bytes to the row that is read a few cells later; 0: it is in the first-level cache
 };
 
-// o[r][0 .. C*LANES) (+)= sum over cells of p[r] * v. `part`: elements of the one vector when it is not whole, else 0.
-template <int R, int C, typename T>
+// o[r][0 .. C*LANES) (+)= sum over cells of p[r] * v. WHOLE: the vectors are, else the one vector has `part` elements.
+template <int R, int C, bool WHOLE, typename T>
 static void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, int col, int part, float * o, int ld_o) {
     vf acc[R][C];
     RKV_UNROLL
@@ -49,16 +49,21 @@ static void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, 
         for (int b = 0; w.next && b < row_reader<T>::offset(C*LANES); b += LINE) {
             prefetch_next(cell.at(col) + b + w.next);
         }
+        vf weight[R];
+        RKV_UNROLL
+        for (int r = 0; r < R; ++r) {
+            weight[r] = vf_set1(p[r*w.ld_p + t]);
+        }
         auto scale = cell.scale_at(col);
         RKV_UNROLL
         for (int c = 0; c < C; ++c) {
             if (c > 0 && c*LANES % row_reader<T>::GROUP == 0) {
                 scale = cell.scale_at(col + c*LANES);
             }
-            const vf x = part ? cell.load_part(col, part) : cell.load(col + c*LANES, scale);
+            const vf x = WHOLE ? cell.load(col + c*LANES, scale) : cell.load_part(col, part);
             RKV_UNROLL
             for (int r = 0; r < R; ++r) {
-                acc[r][c] = vf_fma(x, vf_set1(p[r*w.ld_p + t]), acc[r][c]);
+                acc[r][c] = vf_fma(x, weight[r], acc[r][c]);
             }
         }
     }
@@ -72,18 +77,18 @@ static void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, 
 }
 
 // The first rows of a head ask for what is read later, as many bytes as they read.
-template <int R, int C, typename T>
+template <int R, int C, bool WHOLE, typename T>
 static RKV_INLINE void weigh_told(value_rows w, int row, int col, int d_v, float * o, int ld_o) {
     const int end  = std::min(col + C*LANES, d_v);
-    const int part = end - col < LANES ? end - col : 0;
+    const int part = end - col;
     if (row > 0) {
-        weigh_block<R, C, T>(w, { nullptr, 0 }, row, col, part, o, ld_o);
+        weigh_block<R, C, WHOLE, T>(w, { nullptr, 0 }, row, col, part, o, ld_o);
         return;
     }
     for (int left = w.n; left > 0; left -= w.n, w.v += w.n*w.nb_cell, w.p += w.n, w.first = false) {
         w.n = left;
         const read_ahead::lines lines = w.ahead->take(w.n, w.row*end/d_v - w.row*col/d_v);
-        weigh_block<R, C, T>(w, lines, row, col, part, o, ld_o);
+        weigh_block<R, C, WHOLE, T>(w, lines, row, col, part, o, ld_o);
     }
 }
 
@@ -91,13 +96,16 @@ template <int R, typename T>
 static void weigh_columns(const value_rows & w, int row, int d_v, float * o, int ld_o) {
     int col = 0;
     for (; col + N_COL_MAX*LANES <= d_v; col += N_COL_MAX*LANES) {
-        weigh_told<R, N_COL_MAX, T>(w, row, col, d_v, o, ld_o);
+        weigh_told<R, N_COL_MAX, true, T>(w, row, col, d_v, o, ld_o);
     }
     for (; col + 2*LANES <= d_v; col += 2*LANES) {
-        weigh_told<R, 2, T>(w, row, col, d_v, o, ld_o);
+        weigh_told<R, 2, true, T>(w, row, col, d_v, o, ld_o);
     }
-    for (; col < d_v; col += LANES) {
-        weigh_told<R, 1, T>(w, row, col, d_v, o, ld_o);
+    for (; col + LANES <= d_v; col += LANES) {
+        weigh_told<R, 1, true, T>(w, row, col, d_v, o, ld_o);
+    }
+    if (col < d_v) {
+        weigh_told<R, 1, false, T>(w, row, col, d_v, o, ld_o);
     }
 }
 
