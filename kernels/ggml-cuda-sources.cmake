@@ -4,6 +4,7 @@ list(APPEND RKV_CUDA_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-args.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-balance.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-collect.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/src/rkv-graph-pieces.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-host-node.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-plan.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-ring.cpp

@@ -16,6 +16,7 @@ target_include_directories(test-rkv-ahead PRIVATE ${PROJECT_SOURCE_DIR}/ggml/src
 rkv_add_test(test-rkv-archs ${RKV_DIR}/tests/test-rkv-archs.cpp)
 rkv_add_test(test-rkv-attn  ${RKV_DIR}/tests/test-rkv-attn.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp)
 rkv_add_test(test-rkv-numa  ${RKV_DIR}/tests/test-rkv-numa.cpp ${RKV_DIR}/src/rkv-numa.cpp)
+rkv_add_test(test-rkv-pieces ${RKV_DIR}/tests/test-rkv-pieces.cpp ${RKV_DIR}/src/rkv-graph-pieces.cpp)
 rkv_add_test(test-rkv-rope  ${RKV_DIR}/tests/test-rkv-rope.cpp)
 rkv_add_test(test-rkv-sim   ${RKV_DIR}/tests/test-rkv-sim.cpp)
 rkv_add_test(test-rkv-cuda  ${RKV_DIR}/tests/test-rkv-cuda.cpp ${RKV_DIR}/tests/test-rkv-cuda-host.cpp ${RKV_DIR}/tests/test-rkv-attn-rig.cpp ${RKV_CUDA_HOST})

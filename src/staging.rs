@@ -43,6 +43,9 @@ pub struct Staging {
     pub stall_ns: u64,
     /// Time in which the compute queue had nothing to do, in nanoseconds.
     pub idle_ns: u64,
+    /// Parts of steps that were launched as captured graphs: what lies between two layers' attention over a tail, on a device that
+    /// captures (CUDA); 0 of any other.
+    pub graph_launches: u64,
     /// Time of a simulated device that reckons it (`time=reckoned`) since the context was made, in nanoseconds; 0 of any other.
     pub device_ns: u64,
     /// Steps in which the host attended to tiles.
@@ -123,6 +126,7 @@ impl Context<'_> {
             stalls: raw.stalls,
             stall_ns: raw.stall_ns,
             idle_ns: raw.idle_ns,
+            graph_launches: raw.graph_launches,
             device_ns: raw.device_ns,
             host_steps: raw.host_steps,
             host_tiles: raw.host_tiles,

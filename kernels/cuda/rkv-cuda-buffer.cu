@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string>
+#include <vector>
 
 rkv_cuda_counts & rkv_cuda_counts_of(int device) {
     static rkv_cuda_counts counts[GGML_CUDA_MAX_DEVICES];
@@ -83,8 +85,16 @@ const ggml_backend_buffer_i BUFFER = {
     /* .reset         = */ nullptr,
 };
 
-const char * type_name(ggml_backend_buffer_type_t) {
-    return GGML_CUDA_NAME "_Tail";
+// Of each device its own: a cache tells kinds of memory apart by their names.
+const char * type_name(ggml_backend_buffer_type_t buft) {
+    static const std::vector<std::string> names = [] {
+        std::vector<std::string> all;
+        for (int i = 0; i < GGML_CUDA_MAX_DEVICES; ++i) {
+            all.push_back(GGML_CUDA_NAME + std::to_string(i) + "_Tail");
+        }
+        return all;
+    }();
+    return names[device_of(buft)].c_str();
 }
 
 // There is no fallback to memory that is not pinned: the device's kernels write new rows there, and copies from it would be slow and

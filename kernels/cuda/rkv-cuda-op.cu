@@ -11,10 +11,10 @@
 //
 // CUDA graphs. A captured graph is launched as a whole, and an event can only be waited for as it was recorded before the launch. A copy
 // into a slot waits for a reader in the middle of the step, and a later reader for that copy, so a step that brings tiles cannot be one
-// captured graph, unless its copies are captured with fixed slots and sizes; and then nothing could run ahead into the next step. Such
-// a graph is launched kernel by kernel, which the log says. Where the link is what a step waits for, launches cost nothing: the
-// host runs ahead of the device. A graph in which no tail is read is captured as ever; our kernels read nothing that changes from step to
-// step but through the tensors' own addresses.
+// captured graph, unless its copies are captured with fixed slots and sizes; and then nothing could run ahead into the next step. So it
+// is given in pieces (rkv-cuda-pieces.cu): what lies between two nodes that read a tail is captured, these nodes are not. A graph in
+// which no tail is read is captured as ever. Our kernels read nothing that changes from step to step but through the tensors' own
+// addresses.
 
 #include "rkv-cuda.h"
 
@@ -35,7 +35,6 @@
 #include "ggml-impl.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 using rkv::attn_args;
@@ -201,11 +200,12 @@ bool rkv_cuda_begin(ggml_backend_cuda_context & ctx, const ggml_cgraph * graph) 
     }
     // One that was made before must see a graph that has nothing of ours, too: the step before has ended.
     rkv_cuda_ring * ring = rkv_cuda_ring::of(ctx, ours);
-    return !ring || ring->begin(graph);
+    return !ring || ring->in_pieces || ring->begin(graph);
 }
 
 void rkv_cuda_end(ggml_backend_cuda_context & ctx, const ggml_cgraph *) {
-    if (rkv_cuda_ring * ring = rkv_cuda_ring::of(ctx, false)) {
+    rkv_cuda_ring * ring = rkv_cuda_ring::of(ctx, false);
+    if (ring && !ring->in_pieces) {
         ring->end();
     }
 }
@@ -235,14 +235,13 @@ bool rkv_cuda_forward(ggml_backend_cuda_context & ctx, ggml_tensor * node) {
     return true;
 }
 
+bool rkv_cuda_reads_tail(const ggml_tensor * node) {
+    return is_tiled(node) && is_apart(rkv::attn_args_read(node));
+}
+
 bool rkv_cuda_can_capture(const ggml_cgraph * graph) {
     for (int i = 0; i < graph->n_nodes; ++i) {
-        const ggml_tensor * node = graph->nodes[i];
-        if (is_tiled(node) && is_apart(rkv::attn_args_read(node))) {
-            static std::atomic<bool> told{ false };
-            if (!told.exchange(true)) {
-                GGML_LOG_INFO("rolling-kv: attention reads a tail: steps are launched kernel by kernel, not as CUDA graphs\n");
-            }
+        if (rkv_cuda_reads_tail(graph->nodes[i])) {
             return false;
         }
     }

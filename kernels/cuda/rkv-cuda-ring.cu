@@ -345,6 +345,7 @@ rkv_staging_totals rkv_cuda_ring::totals() const {
         t.device_bytes = slots->bytes();
         rkv::add_ring(t, slots->ring.totals());
     }
+    t.graph_launches = graph_launches;
     rkv::set_host(t, host_side.totals(), host_steps, balance.get());
     return t;
 }

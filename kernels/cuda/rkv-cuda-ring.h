@@ -63,6 +63,10 @@ public:
     // A row of zeroes on the device, for RKV_FAULT_STALE_TILE; NULL in a step that began without it.
     const char * zero_row() const { return zeroes; }
 
+    // Of the step that is given in pieces: see rkv-cuda-pieces.cu.
+    bool     in_pieces      = false;
+    uint64_t graph_launches = 0; // pieces that were launched as captured graphs
+
 private:
     struct slots_of;
 

@@ -11,7 +11,7 @@ struct ggml_backend_cuda_context;
 struct ggml_cgraph;
 
 // Before a graph is computed: plans which tiles of its tails are brought, and gives the first copies. False when there is no memory for
-// the slots.
+// the slots. Nothing for a piece of one.
 bool rkv_cuda_begin(ggml_backend_cuda_context & ctx, const ggml_cgraph * graph);
 
 // When every node of it was given to the device's streams.
@@ -20,8 +20,15 @@ void rkv_cuda_end(ggml_backend_cuda_context & ctx, const ggml_cgraph * graph);
 // Computes a node that is tiled, or is written in two parts. False: it is neither.
 bool rkv_cuda_forward(ggml_backend_cuda_context & ctx, ggml_tensor * node);
 
-// Whether a graph may be captured once and launched again. One that brings tiles may not: see rkv-cuda-op.cu.
+// Gives a step that reads a tail in pieces, by the function that computes a graph. False: the graph is to be computed as it is.
+typedef ggml_status (*rkv_cuda_compute_fn)(ggml_backend_t backend, ggml_cgraph * graph);
+bool rkv_cuda_in_pieces(ggml_backend_t backend, ggml_cgraph * graph, rkv_cuda_compute_fn compute, ggml_status & status);
+
+// Whether a graph may be captured once and launched again. One that reads a tail may not.
 bool rkv_cuda_can_capture(const ggml_cgraph * graph);
+
+// Whether a node is attention over a tail.
+bool rkv_cuda_reads_tail(const ggml_tensor * node);
 
 // Whether upstream may write these rows from the node that makes them.
 bool rkv_cuda_can_fuse(const ggml_tensor * set_rows);

@@ -75,6 +75,7 @@ struct rkv_staging_totals {
     uint64_t stalls;          // times that attention waited for a tile
     uint64_t stall_ns;
     uint64_t idle_ns;         // in which the compute queue had nothing to do
+    uint64_t graph_launches;  // parts of steps that were launched as captured graphs, of a device that captures
     uint64_t device_ns;       // of a device whose time is reckoned: how much of it has passed since the context was made
     uint64_t host_steps;      // steps in which the host attended to tiles
     uint64_t host_tiles;      // tiles of all attention nodes that it attended to

@@ -109,6 +109,7 @@ static void add(rkv_staging_totals & sum, const rkv_staging_totals & one) {
     sum.stalls          += one.stalls;
     sum.stall_ns        += one.stall_ns;
     sum.idle_ns         += one.idle_ns;
+    sum.graph_launches  += one.graph_launches;
     sum.device_ns       += one.device_ns;
     sum.host_steps      += one.host_steps;
     sum.host_tiles      += one.host_tiles;

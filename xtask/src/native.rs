@@ -35,6 +35,7 @@ pub const UPSTREAM_TESTS: &[&str] = &[
     "test-rkv-cuda",
     "test-rkv-device",
     "test-rkv-numa",
+    "test-rkv-pieces",
     "test-rkv-rope",
     "test-rkv-sim",
     "test-rkv-stream-ring",

@@ -23,6 +23,8 @@ pub struct StagingJson {
     pub bytes_late: u64,
     pub stalls: u64,
     pub stall_ms: f64,
+    /// Parts of steps that were launched as captured graphs.
+    pub graph_launches: u64,
     /// What the host attended to for the device.
     pub host_steps: u64,
     pub host_tiles: u64,
@@ -56,6 +58,7 @@ impl StagingJson {
             bytes_late: staging.bytes_late,
             stalls: staging.stalls,
             stall_ms: staging.stall_ns as f64 / 1e6,
+            graph_launches: staging.graph_launches,
             host_steps: staging.host_steps,
             host_tiles: staging.host_tiles,
             host_bytes: staging.host_bytes,

@@ -93,6 +93,9 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
         timed("processors near memory", || {
             simple(bench.program("test-rkv-numa"), parse::closing)
         }),
+        timed("a step in pieces", || {
+            simple(bench.program("test-rkv-pieces"), parse::closing)
+        }),
         timed("CUDA kernels on the host", || {
             simple(bench.program("test-rkv-cuda"), parse::closing)
         }),
