@@ -7,7 +7,7 @@ use common::sim::{
     streams_of_different_lengths,
 };
 use common::{logits_after, some_tokens};
-use rolling_kv::{Backend, Context, ContextParams, KvType, RollingKv, Staging, TailEngine};
+use rolling_kv::{Backend, Context, ContextParams, KvType, Order, RollingKv, Staging, TailEngine};
 
 /// Bytes per nanosecond of the link, and of the host's kernel.
 const LINK: f64 = 0.2;
@@ -114,6 +114,36 @@ fn drafts_and_streams_are_attended_to_by_the_host_as_well() {
             "{engine:?}"
         );
         assert!(spilled.residency().totals().tiles_host > 0);
+    }
+}
+
+/// Nothing fits a window of 0, in order auto as well: stock's attention would read every row over the link where it lies.
+#[test]
+fn regression_a_window_of_0_is_read_by_the_engines_in_every_order() {
+    let _alone = alone();
+    let twins = Twins::new(&backend(), &shape(3));
+    for order in [Order::Auto, Order::Tiled] {
+        for engine in TailEngine::ALL {
+            let spill = RollingKv::window_cells(0)
+                .tile_cells(TILE)
+                .order(order)
+                .tail_engine(engine);
+            let mut spilled = twins
+                .device
+                .context(&params().rolling_kv(spill))
+                .expect("the context is made");
+            prompt_and_decode(&mut spilled, 0, 300);
+            let totals = spilled.residency().totals();
+            assert!(totals.nodes > 0 && totals.tiles_window == 0, "{totals:?}");
+            let staging = spilled.staging().expect("the device stages");
+            let brought = (staging.bytes > 0, staging.host_bytes > 0);
+            let expected = match engine {
+                TailEngine::Stream => (true, false),
+                // A prompt is always brought.
+                _ => (true, true),
+            };
+            assert_eq!(brought, expected, "{order:?} {engine:?}");
+        }
     }
 }
 

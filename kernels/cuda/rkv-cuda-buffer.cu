@@ -1,6 +1,7 @@
 #include "rkv-cuda-buffer.h"
 
 #include "rkv-cuda.h"
+#include "rkv-cuda-vendors.h"
 
 #include "common.cuh"
 #include "ggml-backend-impl.h"

@@ -1,6 +1,7 @@
 #include "rkv-cuda-host.h"
 
 #include "rkv-cuda-kernels.cuh"
+#include "rkv-cuda-vendors.h"
 
 #include "rkv-host-node.h"
 

@@ -208,7 +208,9 @@ bool rkv_cuda_ring::collect_all(const ggml_cgraph * graph) {
         }
     }
     if (items.empty()) {
+        const uint64_t changes = last.changes;
         last = mark();
+        last.changes = changes;
     } else {
         measure(few, last.link_bytes);
     }
@@ -231,23 +233,23 @@ bool rkv_cuda_ring::collect_all(const ggml_cgraph * graph) {
     return true;
 }
 
-// How long the stream waits for the link is not seen. While the link is not busy throughout it does not wait; and while it is, whatever is
-// neither computing, as that was seen before, nor waiting for the host is.
+// By a step that was looked at: see rkv-cuda-waits.h.
 void rkv_cuda_ring::measure(bool few_queries, uint64_t link_bytes) {
-    constexpr double BUSY = 0.9;
     mark now;
     now.few_queries = few_queries;
     now.at          = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     now.wait_ns     = host_side.totals().wait_ns;
     now.busy_ns     = host_side.busy_ns();
     now.busy_bytes  = host_side.busy_bytes();
-    if (last.few_queries && few_queries && balance) {
+    now.changes     = balance ? balance->changes() : 0;
+    const double link_s = last.few_queries ? queue->waits.seconds() : -1;
+    if (link_s >= 0 && few_queries && balance) {
         const double step_s = now.at - last.at;
         const double host_s = std::min(double(now.wait_ns - last.wait_ns)*1e-9, step_s);
-        const bool   busy   = double(link_bytes)/link.bytes_s > BUSY*step_s;
-        const double link_s = busy ? std::max(step_s - host_s - compute_s, 0.0) : 0.0;
-        compute_s = busy ? compute_s : step_s - host_s;
-        balance->measured({ step_s, link_s, host_s, link_bytes, now.busy_bytes - last.busy_bytes, double(now.busy_ns - last.busy_ns)*1e-9 });
+        balance->measured({ step_s, std::min(link_s, step_s - host_s), host_s, link_bytes, now.busy_bytes - last.busy_bytes, double(now.busy_ns - last.busy_ns)*1e-9 });
+    }
+    if (few_queries) {
+        queue->waits.begin(now.changes != last.changes);
     }
     last = now;
 }
@@ -346,6 +348,8 @@ rkv_staging_totals rkv_cuda_ring::totals() const {
         rkv::add_ring(t, slots->ring.totals());
     }
     t.graph_launches = graph_launches;
+    t.stalls         = queue->waits.stalls;
+    t.stall_ns       = queue->waits.stall_ns;
     rkv::set_host(t, host_side.totals(), host_steps, balance.get());
     return t;
 }

@@ -88,12 +88,11 @@ private:
     struct mark {
         bool     few_queries = false;
         double   at = 0; // seconds
-        uint64_t wait_ns = 0, busy_ns = 0, busy_bytes = 0, link_bytes = 0;
+        uint64_t wait_ns = 0, busy_ns = 0, busy_bytes = 0, link_bytes = 0, changes = 0;
     };
     rkv_cuda_host                      host_side;
     std::unique_ptr<rkv::tail_balance> balance;
     mark                               last;
-    double                             compute_s = 0;
     uint64_t                           host_steps = 0;
 
     bool need(size_t slot_bytes);

@@ -4,6 +4,7 @@
 
 #include "rkv-cuda-buffer.h"
 #include "rkv-cuda-kernels.cuh"
+#include "rkv-cuda-waits.h"
 #include "rkv-stream-ring.h"
 
 #include "common.cuh"
@@ -38,11 +39,20 @@ public:
             }
             events.push_back(e);
         }
-        return true;
+        return waits.make();
     }
 
     void record(rkv::stream_lane lane, size_t event) override { CUDA_CHECK(cudaEventRecord(events[event], of(lane))); }
-    void wait(rkv::stream_lane lane, size_t event) override { CUDA_CHECK(cudaStreamWaitEvent(of(lane), events[event], 0)); }
+    void wait(rkv::stream_lane lane, size_t event) override {
+        const bool for_copy = lane == rkv::STREAM_COMPUTE;
+        if (for_copy) {
+            waits.before(of(lane));
+        }
+        CUDA_CHECK(cudaStreamWaitEvent(of(lane), events[event], 0));
+        if (for_copy) {
+            waits.after(of(lane));
+        }
+    }
 
     void copy(char * dst, const rkv::ring_rows & rows) override {
         count(rows);
@@ -67,6 +77,8 @@ public:
     }
 
     cudaStream_t compute() { return ctx.stream(ctx.device, 0); }
+
+    rkv_cuda_waits waits; // of the computing stream, for copies
 
 private:
     ggml_backend_cuda_context & ctx;

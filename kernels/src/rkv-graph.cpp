@@ -40,6 +40,11 @@ ggml_tensor * tail_of(ggml_context * ctx, ggml_tensor * src) {
             ggml_row_size(tail->type, first));
 }
 
+// With a window of 0 stock's own tensor is the tail.
+bool is_tail(const rkv_layer_counters * counters) {
+    return counters && counters->all_in_tail;
+}
+
 // The device whose memory holds a cache's part, or NULL while it has none.
 ggml_backend_dev_t device_of(const ggml_tensor * part) {
     while (part->view_src) {
@@ -69,7 +74,8 @@ void rkv_attn_node_init(ggml_context * ctx, ggml_tensor * node, const rkv_attn_c
     ggml_tensor * k_tail = tail_of(ctx, node->src[1]);
     ggml_tensor * v_tail = tail_of(ctx, node->src[2]);
     GGML_ASSERT((k_tail == nullptr) == (v_tail == nullptr));
-    if (!config.tiled && !k_tail) {
+    const rkv_layer_counters * counters = rkv_counters_of(node->src[1]);
+    if (!config.tiled && !k_tail && !is_tail(counters)) {
         return;
     }
 
@@ -79,7 +85,6 @@ void rkv_attn_node_init(ggml_context * ctx, ggml_tensor * node, const rkv_attn_c
     node->op_params[RKV_OP_PARAM_TILE]  = config.tile;
     node->op_params[RKV_OP_PARAM_LAYER] = il;
 
-    const rkv_layer_counters * counters = rkv_counters_of(node->src[1]);
     memcpy(&node->op_params[RKV_OP_PARAM_COUNTERS], &counters, sizeof(counters));
 
     const rkv_step * step = rkv_step_of(node->src[1]);
@@ -87,7 +92,7 @@ void rkv_attn_node_init(ggml_context * ctx, ggml_tensor * node, const rkv_attn_c
 }
 
 void rkv_attn_check(const ggml_tensor * k, bool use_flash_attn, int il) {
-    if (!use_flash_attn && rkv_view_tail(k)) {
+    if (!use_flash_attn && (rkv_view_tail(k) || is_tail(rkv_counters_of(k)))) {
         throw std::runtime_error(format("rolling-kv: attention of layer %d cannot run in tiles (it adds a bias to the scores, or flash attention is off); drop the window", il));
     }
 }

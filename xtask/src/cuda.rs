@@ -11,8 +11,10 @@ pub mod kernels;
 mod names;
 mod ptxas;
 mod registers;
+pub mod rehearse;
 mod setup;
 mod symbols;
+mod vendors;
 
 pub use build::beside as build_beside;
 
@@ -58,6 +60,17 @@ pub enum Command {
         contents: bundle::Contents,
     },
 
+    /// Run the module without a card, on a CUDA runtime that computes nothing
+    ///
+    /// Kernels do nothing there; copies, streams, events, captured graphs and host functions are carried out. It shows what the module asks
+    /// for: that the ring, the host engine and captured graphs are engaged on one device and on two, that a step allocates nothing, and that a
+    /// want of memory is an error. Builds the module first.
+    Rehearse {
+        /// The cards that the module is for, as in `cargo xtask cuda build`
+        #[arg(long, value_name = "LIST", value_parser = Archs::parse)]
+        arch: Option<Archs>,
+    },
+
     /// Say how many registers each kernel takes, and what the patches changed in upstream's
     ///
     /// Compiles our CUDA files, and those of upstream's that a patch touches before and after it, for two cards, and compares
@@ -72,6 +85,7 @@ pub fn run(command: Command, place: &Place) -> Result<()> {
         Command::Setup => setup::run(place),
         Command::Build { arch } => build::run(place, arch),
         Command::Bundle { dir, contents } => bundle::run(place, &dir, &contents),
+        Command::Rehearse { arch } => rehearse::run(place, arch),
         Command::Registers => registers::run(place),
     }
 }

@@ -74,6 +74,10 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = parse::temperature)]
     pub temp: f32,
 
+    /// Never choose a token that ends the text: go on until --tokens are there or the context is full
+    #[arg(long)]
+    pub ignore_eos: bool,
+
     /// Seed of the random choice; the timing line names the one that was used
     ///
     /// [default: a new one each time]

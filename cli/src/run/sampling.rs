@@ -1,6 +1,6 @@
 //! The sampler that the options describe, its steps in the order of llama.cpp's own programs.
 
-use rolling_kv::{Model, Penalties, Sampler, SamplerError};
+use rolling_kv::{Model, Penalties, Sampler, SamplerError, Token};
 
 use super::args::SamplingArgs;
 
@@ -10,7 +10,13 @@ pub fn chain<'model>(
     args: &SamplingArgs,
     seed: u32,
 ) -> Result<Sampler<'model>, SamplerError> {
-    let punished = Sampler::builder().penalties(Penalties {
+    let vocab = model.vocab();
+    let ends: Vec<(Token, f32)> = (0..vocab.len() as i32)
+        .map(Token)
+        .filter(|&token| args.ignore_eos && vocab.is_end(token))
+        .map(|token| (token, f32::NEG_INFINITY))
+        .collect();
+    let punished = Sampler::builder().bias(&ends).penalties(Penalties {
         repeat: args.repeat_penalty,
         ..Penalties::default()
     });

@@ -45,6 +45,15 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// With the module, and without NVIDIA's libraries.
+    pub fn for_rehearsal(arch: Option<Archs>) -> Self {
+        Self {
+            arch,
+            without_nvidia: true,
+            ..Self::default()
+        }
+    }
+
     /// Without the CUDA module.
     pub fn for_dry_run() -> Self {
         Self {

@@ -9,6 +9,7 @@ use rolling_kv_stage::Repo;
 use super::compile::Compiler;
 use super::ptxas::{self, Kernel};
 use super::setup::{self, Parts};
+use super::vendors;
 use crate::digest;
 use crate::error::{Error, Result};
 use crate::native;
@@ -31,12 +32,17 @@ pub fn step(place: &Place) -> Result<Outcome> {
     }
     let toolkit = setup::ensure(place, Parts::Compiler)?;
     let root = native::staged_root(place)?;
+    let sources = Repo::new(&place.root).kernels().join("cuda");
+    let unmapped = vendors::unmapped(&sources, &root.join("ggml/src/ggml-cuda"))?;
+    if !unmapped.is_empty() {
+        return Err(Error::wrong(
+            format!("not mapped for another runtime: {}", unmapped.join(", ")),
+            "map them in kernels/cuda/rkv-cuda-vendors.h",
+        ));
+    }
     let scratch = place.work().join("cuda-kernels");
     fs::create_dir_all(&scratch).map_err(Error::file("make", &scratch))?;
-    let files = listed(
-        &Repo::new(&place.root).kernels().join("cuda"),
-        &root.join("rkv/cuda"),
-    )?;
+    let files = listed(&sources, &root.join("rkv/cuda"))?;
     let compiler = Compiler::new(toolkit, &root, &scratch)?;
     let jobs: Vec<Job> = CARDS
         .iter()

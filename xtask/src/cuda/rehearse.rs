@@ -12,6 +12,7 @@ use rolling_kv_stage::cuda::Archs;
 use serde_json::Value;
 
 use super::bundle::{self, Contents};
+use crate::elf;
 use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::process::{Ended, Run};
@@ -71,6 +72,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("without graphs none is launched", ungraphed),
     ("a cache that fits is launched whole", resident),
     ("every device has its ring", two_devices),
+    ("without memory for a window all is brought", all_in_tail),
     ("no pinned memory is an error", unpinned),
     ("too little device memory is an error", too_small),
 ];
@@ -101,7 +103,15 @@ impl Stage {
         let report = self.dir.join("asked.json");
         let _ = fs::remove_file(&report);
         let mut run = Run::new(self.dir.join("bin/rolling-kv"))
-            .args(["run", "--json", "--temp", "0", "--threads", "1", "--ignore-eos"])
+            .args([
+                "run",
+                "--json",
+                "--temp",
+                "0",
+                "--threads",
+                "1",
+                "--ignore-eos",
+            ])
             .arg("-m")
             .arg(self.dir.join("model.gguf"))
             .arg("--file")
@@ -148,8 +158,14 @@ impl Stage {
     /// A run that has to fail in order, with this in what it says.
     fn refused(&self, options: &[&str], env: &[(&str, &str)], says: &str) -> Result<String> {
         let ended = self.program(4, options, env)?;
-        want(ended.status.code() == Some(1), &format!("it ended with {}, not with 1", ended.status))?;
-        want(ended.text.contains(says), &format!("it did not say \"{says}\""))?;
+        want(
+            ended.status.code() == Some(2),
+            &format!("it ended with {}, not with 2", ended.status),
+        )?;
+        want(
+            ended.text.contains(says),
+            &format!("it did not say \"{says}\""),
+        )?;
         Ok(format!("\"{says}\""))
     }
 }
@@ -168,27 +184,54 @@ fn spilled<'a>(engine: &'a str, window: &'a str) -> [&'a str; 4] {
 fn stream(stage: &Stage) -> Result<String> {
     let seen = stage.seen(64, &spilled("stream", &WINDOW.to_string()), &[])?;
     let (steps, bytes) = (seen.staged("steps"), seen.staged("bytes"));
-    want(steps > 60 && bytes > 0, &format!("{steps} steps brought {bytes} bytes"))?;
-    want(seen.asked("bytes to the device") > bytes, "the runtime saw fewer bytes than were counted")?;
-    want(seen.staged("tiles_kept") > 0, "no tile was brought ahead of its step")?;
+    want(
+        steps > 60 && bytes > 0,
+        &format!("{steps} steps brought {bytes} bytes"),
+    )?;
+    want(
+        seen.asked("bytes to the device") > bytes,
+        "the runtime saw fewer bytes than were counted",
+    )?;
+    want(
+        seen.staged("tiles_kept") > 0,
+        "no tile was brought ahead of its step",
+    )?;
     captured(&seen)?;
-    Ok(format!("{bytes} bytes in {steps} steps, {} graph launches", seen.staged("graph_launches")))
+    Ok(format!(
+        "{bytes} bytes in {steps} steps, {} graph launches",
+        seen.staged("graph_launches")
+    ))
 }
 
 /// What lies between layers is launched as graphs, most of the time.
 fn captured(seen: &Seen) -> Result<()> {
     let (counted, asked) = (seen.staged("graph_launches"), seen.asked("graph launches"));
-    want(counted == asked, &format!("{counted} graph launches were counted, and {asked} asked for"))?;
-    want(seen.asked("graphs captured without work") == 0, "an empty graph was captured")?;
-    let (replayed, launched) = (seen.asked("kernels replayed"), seen.asked("kernels launched"));
-    want(replayed > 2 * launched, &format!("{replayed} kernels came of graphs, and {launched} did not"))
+    want(
+        counted == asked,
+        &format!("{counted} graph launches were counted, and {asked} asked for"),
+    )?;
+    want(
+        seen.asked("graphs captured without work") == 0,
+        "an empty graph was captured",
+    )?;
+    let (replayed, launched) = (
+        seen.asked("kernels replayed"),
+        seen.asked("kernels launched"),
+    );
+    want(
+        replayed > 2 * launched,
+        &format!("{replayed} kernels came of graphs, and {launched} did not"),
+    )
 }
 
 fn host(stage: &Stage) -> Result<String> {
     let seen = stage.seen(64, &spilled("host", &WINDOW.to_string()), &[])?;
     let (tiles, functions) = (seen.staged("host_tiles"), seen.asked("host functions"));
     want(tiles > 0, "the host attended to no tile")?;
-    want(functions >= 2 * 30 * 60, &format!("{functions} host functions were given to the stream"))?;
+    want(
+        functions >= 2 * 30 * 60,
+        &format!("{functions} host functions were given to the stream"),
+    )?;
     captured(&seen)?;
     Ok(format!("{tiles} tiles, {functions} host functions"))
 }
@@ -197,9 +240,14 @@ fn host(stage: &Stage) -> Result<String> {
 fn hybrid(stage: &Stage) -> Result<String> {
     let seen = stage.seen(64, &spilled("hybrid", "128"), &[("REHEARSAL_LINK", "2000")])?;
     let (tiles, bytes) = (seen.staged("host_tiles"), seen.staged("bytes"));
-    want(tiles > 0 && bytes > 0, &format!("{tiles} tiles of the host, {bytes} bytes over the link"))?;
+    want(
+        tiles > 0 && bytes > 0,
+        &format!("{tiles} tiles of the host, {bytes} bytes over the link"),
+    )?;
     captured(&seen)?;
-    Ok(format!("{tiles} tiles of the host, {bytes} bytes over the link"))
+    Ok(format!(
+        "{tiles} tiles of the host, {bytes} bytes over the link"
+    ))
 }
 
 /// Twice as many steps take no more memory and no more events.
@@ -208,9 +256,16 @@ fn steady(stage: &Stage) -> Result<String> {
         let window = WINDOW.to_string();
         let once = stage.seen(40, &spilled(engine, &window), &[])?;
         let twice = stage.seen(80, &spilled(engine, &window), &[])?;
-        for what in ["allocations on the device", "allocations of pinned memory", "events"] {
+        for what in [
+            "allocations on the device",
+            "allocations of pinned memory",
+            "events",
+        ] {
             let (few, many) = (once.asked(what), twice.asked(what));
-            want(few == many, &format!("{engine}: {few} {what} became {many}"))?;
+            want(
+                few == many,
+                &format!("{engine}: {few} {what} became {many}"),
+            )?;
         }
     }
     Ok("neither memory nor events".to_owned())
@@ -220,7 +275,10 @@ fn ungraphed(stage: &Stage) -> Result<String> {
     let off = [("GGML_CUDA_DISABLE_GRAPHS", "1")];
     let seen = stage.seen(16, &spilled("stream", &WINDOW.to_string()), &off)?;
     let (counted, asked) = (seen.staged("graph_launches"), seen.asked("graph launches"));
-    want(counted == 0 && asked == 0, &format!("{counted} counted, {asked} asked for"))?;
+    want(
+        counted == 0 && asked == 0,
+        &format!("{counted} counted, {asked} asked for"),
+    )?;
     Ok("0".to_owned())
 }
 
@@ -228,42 +286,76 @@ fn ungraphed(stage: &Stage) -> Result<String> {
 fn resident(stage: &Stage) -> Result<String> {
     let seen = stage.seen(64, &["--window-cells", &CTX.to_string()], &[])?;
     let launches = seen.asked("graph launches");
-    want((40..=64).contains(&launches), &format!("{launches} graph launches in 64 steps"))?;
+    want(
+        (40..=64).contains(&launches),
+        &format!("{launches} graph launches in 64 steps"),
+    )?;
     want(seen.staged("bytes") == 0, "a cache that fits was brought")?;
     Ok(format!("{launches} graph launches"))
 }
 
-/// What two rings bring together is what one brings, and nothing else crosses.
+/// What two rings bring together is what one brings, but for what is on its way for the next step as the run ends; nothing else crosses.
 fn two_devices(stage: &Stage) -> Result<String> {
     let options = spilled("stream", "256");
     let one = stage.seen(32, &options, &[])?;
     let two = stage.seen(32, &options, &[("REHEARSAL_DEVICES", "2")])?;
     let (alone, together) = (one.staged("bytes"), two.staged("bytes"));
-    want(alone == together, &format!("one device was brought {alone} bytes, and two {together}"))?;
+    want(
+        alone.abs_diff(together) < alone / 100,
+        &format!("one device was brought {alone} bytes, and two {together}"),
+    )?;
     // Each device measures its link with as much as the first.
-    let more = two.asked("bytes to the device").saturating_sub(2 * one.asked("bytes to the device"));
-    want(more == 0, &format!("{more} bytes more than twice as many went to two devices"))?;
+    let crossed = "bytes to the device";
+    want(
+        two.asked(crossed) < 2 * one.asked(crossed),
+        "more than rows crossed to two devices",
+    )?;
     let host = stage.seen(32, &spilled("host", "256"), &[("REHEARSAL_DEVICES", "2")])?;
-    want(host.staged("host_tiles") > 0, "the host attended to no tile of two devices")?;
-    Ok(format!("{together} bytes"))
+    want(
+        host.staged("host_tiles") > 0,
+        "the host attended to no tile of two devices",
+    )?;
+    captured(&two)?;
+    Ok(format!("{together} bytes, one device {alone}"))
+}
+
+/// A window for which no memory is left is 0, and the tail is read by the ring all the same.
+fn all_in_tail(stage: &Stage) -> Result<String> {
+    let options = ["--window-cells", "auto", "--tail-engine", "stream"];
+    let seen = stage.seen(32, &options, &[("REHEARSAL_MIB", "250")])?;
+    let bytes = seen.staged("bytes");
+    want(bytes > 0, "nothing was brought")?;
+    captured(&seen)?;
+    Ok(format!("{bytes} bytes"))
 }
 
 fn unpinned(stage: &Stage) -> Result<String> {
     let options = spilled("stream", "256");
-    stage.refused(&options, &[("GGML_CUDA_NO_PINNED", "1")], "GGML_CUDA_NO_PINNED forbids")
+    stage.refused(
+        &options,
+        &[("GGML_CUDA_NO_PINNED", "1")],
+        "GGML_CUDA_NO_PINNED forbids",
+    )
 }
 
 /// Weights fit, and slots do not.
 fn too_small(stage: &Stage) -> Result<String> {
     let options = ["--window-cells", "256", "--ring-depth", "4096"];
-    stage.refused(&options, &[("REHEARSAL_MIB", "300")], "for the slots of the staging ring")
+    stage.refused(
+        &options,
+        &[("REHEARSAL_MIB", "300")],
+        "for the slots of the staging ring",
+    )
 }
 
 /// Compiles the runtime into the folder of the module, where the module looks for NVIDIA's.
 fn stand_ins(place: &Place, dir: &Path) -> Result<()> {
     let toolkit = super::setup::ensure(place, super::setup::Parts::All)?;
-    let include = toolkit.include().ok_or_else(|| Error::wrong("the toolkit has no headers", NEXT))?;
-    for name in toolkit.link_names()? {
+    let include = toolkit
+        .include()
+        .ok_or_else(|| Error::wrong("the toolkit has no headers", NEXT))?;
+    let needed = elf::needed(&dir.join("bin/libggml-cuda.so"))?;
+    for name in needed.into_iter().filter(|name| name.starts_with("libcu")) {
         let (source, prefix, compiler) = match name.starts_with("libcudart") {
             true => (("cudart.cpp", RUNTIME), "cuda*; __cuda", "c++"),
             false => (("cublas.c", CUBLAS), "cublas", "cc"),
@@ -274,10 +366,22 @@ fn stand_ins(place: &Place, dir: &Path) -> Result<()> {
         let versions = format!("{name} {{ global: {prefix}*; local: *; }};\n");
         fs::write(&map, versions).map_err(Error::file("write", &map))?;
         Run::new(compiler)
-            .args(["-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-isystem"])
+            .args([
+                "-O1",
+                "-shared",
+                "-fPIC",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-parameter",
+                "-Werror",
+                "-isystem",
+            ])
             .arg(&include)
             .arg(&file)
-            .arg(format!("-Wl,-soname,{name},--version-script,{}", map.display()))
+            .arg(format!(
+                "-Wl,-soname,{name},--version-script,{}",
+                map.display()
+            ))
             .arg("-o")
             .arg(dir.join("bin").join(&name))
             .quietly()?

@@ -2,13 +2,17 @@
 // nothing. A stream that is captured keeps what it is given, and a launch of the graph carries it out. What the real runtime refuses while
 // capturing is refused. At the end of the process a report of what was asked is written to the file that REHEARSAL_REPORT names.
 //
-// REHEARSAL_DEVICES (1), REHEARSAL_MIB (4096, of each) and REHEARSAL_LINK (MB/s from pinned memory; 0: as fast as memory) say what there
-// seems to be.
+// Every stream has a clock. What it is given ends later than what it was given before and than what it waits for, by what it takes: a copy
+// to the device by the link, a kernel as told. Who synchronizes with a stream waits until its clock is reached.
+//
+// REHEARSAL_DEVICES (1), REHEARSAL_MIB (4096, of each), REHEARSAL_LINK (MB/s to the device; 0: no time) and REHEARSAL_KERNEL (ns of each; 0) say
+// what there seems to be.
 
 #include <cuda_runtime_api.h>
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -30,9 +34,11 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
     CUgraph_st * graph = nullptr; // while it is captured
+    double       until = 0;       // seconds; what it was given has ended
 };
 struct CUevent_st {
     CUgraph_st * graph = nullptr; // that it was recorded in
+    double       until = 0;       // seconds; what was before it has ended
 };
 
 namespace {
@@ -54,6 +60,7 @@ struct runtime {
     std::unordered_map<const void *, std::string>  kernels;
     std::map<std::string, uint64_t>                counts;
     CUstream_st                                    none; // the default stream
+    std::set<CUstream_st *>                        streams;
 
     void add(const std::string & what, uint64_t n = 1) { counts[what] += n; }
 
@@ -100,14 +107,28 @@ CUstream_st & of(cudaStream_t s) {
     return s && s != cudaStreamLegacy && s != cudaStreamPerThread ? *s : rt().none;
 }
 
-// Now, or when the graph that is captured is launched.
-cudaError_t give(cudaStream_t s, std::function<void()> work) {
-    if (of(s).graph) {
-        of(s).graph->work.push_back(std::move(work));
-    } else {
+double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Work that takes so many seconds of its stream: carried out now, or when the graph that is captured is launched.
+cudaError_t give(cudaStream_t s, double seconds, std::function<void()> work) {
+    CUstream_st & stream = of(s);
+    const auto all = [&stream, seconds, work = std::move(work)] {
         work();
+        stream.until = std::max(stream.until, now()) + seconds;
+    };
+    if (stream.graph) {
+        stream.graph->work.push_back(all);
+    } else {
+        all();
     }
     return cudaSuccess;
+}
+
+void wait_until(double at) {
+    while (now() < at) {
+    }
 }
 
 const char * direction(cudaMemcpyKind kind) {
@@ -119,14 +140,10 @@ const char * direction(cudaMemcpyKind kind) {
     }
 }
 
-// What a copy over the link takes at the least.
-void pass(std::chrono::steady_clock::time_point from, size_t bytes, cudaMemcpyKind kind) {
+// What a copy takes.
+double seconds_of(size_t bytes, cudaMemcpyKind kind) {
     static const double rate = double(number("REHEARSAL_LINK", 0))*1e6;
-    if (rate > 0 && kind == cudaMemcpyHostToDevice) {
-        const auto until = from + std::chrono::duration<double>(double(bytes)/rate);
-        while (std::chrono::steady_clock::now() < until) {
-        }
-    }
+    return rate > 0 && kind == cudaMemcpyHostToDevice ? double(bytes)/rate : 0.0;
 }
 
 cudaError_t launch(const void * kernel, cudaStream_t s) {
@@ -136,10 +153,12 @@ cudaError_t launch(const void * kernel, cudaStream_t s) {
     const std::string kind = name == r.kernels.end() ? "" : name->second.find("rkv") != std::string::npos ? " of rolling-kv" : "";
     const bool captured = of(s).graph != nullptr;
     r.add((captured ? "kernels captured" : "kernels launched") + kind);
-    if (!captured) {
-        return cudaSuccess;
-    }
-    return give(s, [kind] { rt().add("kernels replayed" + kind); });
+    static const double seconds = double(number("REHEARSAL_KERNEL", 0))*1e-9;
+    return give(s, seconds, [captured, kind] {
+        if (captured) {
+            rt().add("kernels replayed" + kind);
+        }
+    });
 }
 
 void * take(size_t bytes) {
@@ -193,7 +212,17 @@ cudaError_t cudaGetDeviceCount(int * n) { *n = rt().devices; return *n > 0 ? cud
 cudaError_t cudaSetDevice(int d) { device = d; return cudaSuccess; }
 cudaError_t cudaGetDevice(int * d) { *d = device; return cudaSuccess; }
 cudaError_t cudaSetDeviceFlags(unsigned int) { return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize(void) { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize(void) {
+    double until = 0;
+    {
+        const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
+        for (const CUstream_st * s : rt().streams) {
+            until = std::max(until, s->until);
+        }
+    }
+    wait_until(until);
+    return cudaSuccess;
+}
 cudaError_t cudaDeviceCanAccessPeer(int * can, int, int) { *can = 0; return cudaSuccess; }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned int) { return cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int * value, cudaDeviceAttr, int) { *value = 0; return cudaSuccess; }
@@ -254,10 +283,8 @@ cudaError_t cudaHostGetDevicePointer(void ** to, void * p, unsigned int) { *to =
 
 cudaError_t cudaMemcpyAsync(void * dst, const void * src, size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-    return give(s, [=] {
-        const auto from = std::chrono::steady_clock::now();
+    return give(s, seconds_of(bytes, kind), [=] {
         memmove(dst, src, bytes);
-        pass(from, bytes, kind);
         rt().add(direction(kind), bytes);
     });
 }
@@ -267,12 +294,10 @@ cudaError_t cudaMemcpy2DAsync(void * dst, size_t dpitch, const void * src, size_
     if (width > dpitch || width > spitch) {
         return said(cudaErrorInvalidValue);
     }
-    return give(s, [=] {
-        const auto from = std::chrono::steady_clock::now();
+    return give(s, seconds_of(width*height, kind), [=] {
         for (size_t i = 0; i < height; ++i) {
             memmove((char *) dst + i*dpitch, (const char *) src + i*spitch, width);
         }
-        pass(from, width*height, kind);
         rt().add(direction(kind), width*height);
     });
 }
@@ -284,17 +309,34 @@ cudaError_t cudaMemcpyPeerAsync(void * dst, int, const void * src, int, size_t b
 cudaError_t cudaMemset(void * p, int value, size_t bytes) { memset(p, value, bytes); return cudaSuccess; }
 cudaError_t cudaMemsetAsync(void * p, int value, size_t bytes, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-    return give(s, [=] { memset(p, value, bytes); });
+    return give(s, 0, [=] { memset(p, value, bytes); });
 }
 
 //
 // streams, events, graphs
 //
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t * s, unsigned int) { *s = new CUstream_st; return cudaSuccess; }
-cudaError_t cudaStreamDestroy(cudaStream_t s) { delete s; return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t s) { return said(of(s).graph ? cudaErrorStreamCaptureUnsupported : cudaSuccess); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t * s, unsigned int) {
+    const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
+    *s = new CUstream_st;
+    rt().streams.insert(*s);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
+    rt().streams.erase(s);
+    delete s;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    if (of(s).graph) {
+        return said(cudaErrorStreamCaptureUnsupported);
+    }
+    wait_until(of(s).until);
+    return cudaSuccess;
+}
 
+cudaError_t cudaEventCreate(cudaEvent_t * e) { return cudaEventCreateWithFlags(e, 0); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t * e, unsigned int) {
     const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
     rt().add("events");
@@ -302,9 +344,25 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t * e, unsigned int) {
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) { delete e; return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { e->graph = of(s).graph; return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t e) { return said(e->graph ? cudaErrorStreamCaptureUnsupported : cudaSuccess); }
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    e->graph = of(s).graph;
+    e->until = of(s).until;
+    return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    if (e->graph) {
+        return said(cudaErrorStreamCaptureUnsupported);
+    }
+    wait_until(e->until);
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) { return e->graph || now() < e->until ? cudaErrorNotReady : cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float * ms, cudaEvent_t from, cudaEvent_t to) {
+    *ms = float((to->until - from->until)*1e3);
+    return cudaEventQuery(to);
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned int) {
+    of(s).until = std::max(of(s).until, e->until);
     return said(of(s).graph == e->graph ? cudaSuccess : cudaErrorStreamCaptureIsolation);
 }
 
@@ -313,7 +371,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void * data) {
         const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
         rt().add("host functions");
     }
-    return give(s, [=] { fn(data); });
+    return give(s, 0, [=] { fn(data); });
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
