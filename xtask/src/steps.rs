@@ -242,6 +242,11 @@ pub fn gpu_script(place: &Place) -> Result<Outcome> {
     counted(gpu::run(place))
 }
 
+/// The CUDA module's host side, where the module was built: that takes twenty minutes for each card.
+pub fn cuda_rehearsal(place: &Place) -> Result<Outcome> {
+    cuda::rehearse::step(place)
+}
+
 /// A gate's page is right in a browser, and a spoiled one is noticed.
 pub fn page_in_browser(place: &Place) -> Result<Outcome> {
     screenshot::run(place)

@@ -6,13 +6,13 @@ use crate::error::{Error, Result};
 use crate::place::Place;
 use crate::report::{Outcome, Report};
 use crate::steps::{
-    benches, budget, clippy, collect_binaries, cuda_kernels, dependents, documentation, engines,
-    engines_all, format, fresh_clone, freshness, gpu_script, kernel_warnings, kinds_of_cache,
-    logit_equivalence, logit_equivalence_faults, long_texts, model_fetch, moved_keys,
-    moved_positions, native_build, needles, needles_all, page_in_browser, patches_check,
-    perplexity, plans, program_options, run_equality, server_on_device, server_smoke, stock_build,
-    tails, tests, tooling_tests, tools, upstream_tests, upstream_tests_all, upstream_tree,
-    valgrind, valgrind_all,
+    benches, budget, clippy, collect_binaries, cuda_kernels, cuda_rehearsal, dependents,
+    documentation, engines, engines_all, format, fresh_clone, freshness, gpu_script,
+    kernel_warnings, kinds_of_cache, logit_equivalence, logit_equivalence_faults, long_texts,
+    model_fetch, moved_keys, moved_positions, native_build, needles, needles_all, page_in_browser,
+    patches_check, perplexity, plans, program_options, run_equality, server_on_device,
+    server_smoke, stock_build, tails, tests, tooling_tests, tools, upstream_tests,
+    upstream_tests_all, upstream_tree, valgrind, valgrind_all,
 };
 
 /// A named step, and the steps without which it cannot run.
@@ -85,6 +85,7 @@ const HEAVY: &[Step] = &[
     step("all needles", &["model"], needles_all),
     step("cost of a tail", &["model"], tails),
     step("all tail engines", &["model"], engines_all),
+    step("CUDA rehearsal", &["model"], cuda_rehearsal),
     step("freshness", &["native build"], freshness),
     step("fresh clone", &[], fresh_clone),
     step("long texts", &["model"], long_texts),

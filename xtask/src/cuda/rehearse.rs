@@ -14,9 +14,10 @@ use serde_json::Value;
 use super::bundle::{self, Contents};
 use crate::elf;
 use crate::error::{Error, Result};
+use crate::native;
 use crate::place::Place;
 use crate::process::{Ended, Run};
-use crate::report::Counts;
+use crate::report::{Counts, Outcome};
 
 /// The runtime and cuBLAS, their symbols' versions, and their names.
 const RUNTIME: &str = include_str!("rehearsal/cudart.cpp");
@@ -40,8 +41,38 @@ pub fn run(place: &Place, archs: Option<Archs>) -> Result<()> {
     }
 }
 
+/// Rehearses with a module that was built before.
+pub fn step(place: &Place) -> Result<Outcome> {
+    let staged = native::staged_root(place)?;
+    match built(staged.parent().unwrap_or(&staged))? {
+        Some(archs) => Ok(Outcome::Ran(counted(place, Some(archs))?)),
+        None => Ok(Outcome::Skipped(
+            "no CUDA module was built here: cargo xtask cuda build --arch 90".into(),
+        )),
+    }
+}
+
+/// The cards of the module in `dir` that takes the least to build again.
+fn built(dir: &Path) -> Result<Option<Archs>> {
+    let mut found: Vec<String> = Vec::new();
+    for entry in fs::read_dir(dir).map_err(Error::file("list", dir))? {
+        let entry = entry.map_err(Error::file("list", dir))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(cards) = name.strip_prefix("build-cuda-")
+            && entry.path().join("bin/libggml-cuda.so").exists()
+        {
+            found.push(cards.replace('-', ","));
+        }
+    }
+    found.sort_by_key(String::len);
+    match found.first() {
+        Some(cards) => Ok(Some(Archs::parse(cards)?)),
+        None => Ok(None),
+    }
+}
+
 /// Every run, and what was asked of the runtime in it.
-pub fn counted(place: &Place, archs: Option<Archs>) -> Result<Counts> {
+fn counted(place: &Place, archs: Option<Archs>) -> Result<Counts> {
     let dir = place.work().join("rehearsal");
     bundle::fill(place, &dir, &Contents::for_rehearsal(archs))?;
     stand_ins(place, &dir)?;
@@ -388,4 +419,24 @@ fn stand_ins(place: &Place, dir: &Path) -> Result<()> {
             .success()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_is_found_for_the_fewest_cards_and_an_empty_folder_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("build-cuda-86/bin")).unwrap();
+        fs::create_dir_all(dir.path().join("build")).unwrap();
+        assert!(built(dir.path()).unwrap().is_none());
+        for cards in ["80-86-89-90", "86-90"] {
+            let bin = dir.path().join(format!("build-cuda-{cards}/bin"));
+            fs::create_dir_all(&bin).unwrap();
+            fs::write(bin.join("libggml-cuda.so"), "").unwrap();
+        }
+        let found = built(dir.path()).unwrap().unwrap();
+        assert_eq!(found.list(), [86, 90]);
+    }
 }
