@@ -224,36 +224,3 @@ void rkv_cuda_merge_tiles(const merge_tiles & a, cudaStream_t stream) {
     rkv_merge_tiles<<<a.n_rows, rkv::MERGE_THREADS, bytes, stream>>>(a);
     CUDA_CHECK(cudaGetLastError());
 }
-
-//
-// moving
-//
-
-template <typename WORD>
-static __global__ void rkv_pull_rows(const rkv::pull_rows a) {
-    const int64_t n = a.words(sizeof(WORD));
-    for (int64_t i = int64_t(blockIdx.x)*blockDim.x + threadIdx.x; i < n; i += int64_t(gridDim.x)*blockDim.x) {
-        rkv::pull_word<WORD>(a, i);
-    }
-}
-
-template <typename WORD>
-static void launch_pull(const rkv::pull_rows & a, cudaStream_t stream) {
-    constexpr int64_t threads    = 128;
-    constexpr int64_t blocks_max = 512;
-    const int64_t     blocks     = std::min(blocks_max, (a.words(sizeof(WORD)) + threads - 1)/threads);
-    rkv_pull_rows<WORD><<<int(blocks), int(threads), 0, stream>>>(a);
-    CUDA_CHECK(cudaGetLastError());
-}
-
-void rkv_cuda_pull_rows(const rkv::pull_rows & a, cudaStream_t stream) {
-    if (a.rows == 0 || a.width == 0) {
-        return;
-    }
-    switch (rkv::pull_word_bytes(a)) {
-        case 16: launch_pull<rkv::words4>(a, stream); break;
-        case 4:  launch_pull<uint32_t>(a, stream); break;
-        case 2:  launch_pull<uint16_t>(a, stream); break;
-        default: launch_pull<uint8_t>(a, stream); break;
-    }
-}

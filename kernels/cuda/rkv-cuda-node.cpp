@@ -304,11 +304,39 @@ void gathered::place(size_t behind) {
     }
 }
 
-// Rows of K and V of one stream, from `cell` of the cache on.
+// Rows of K or V of one stream, where they lie.
+struct rows_from {
+    const char * data;
+    size_t       nb_cell, nb_head;
+    ggml_type    type;
+};
+
+// From `cell` of the cache on.
+static void put(const ggml_tensor & to, int stream, int64_t cell, const rows_from & from, int64_t rows, node_queue & queue) {
+    char * const dst = (char *) to.data + stream*to.nb[3] + cell*to.nb[1];
+    if (from.type == to.type) {
+        queue.copy(dst, to.nb[1], from.data, from.nb_cell, size_t(rows));
+        return;
+    }
+    convert_rows c = {};
+    c.dst         = dst;
+    c.src         = from.data;
+    c.dst_nb_cell = to.nb[1];
+    c.dst_nb_head = to.nb[2];
+    c.src_nb_cell = from.nb_cell;
+    c.src_nb_head = from.nb_head;
+    c.n_cell      = rows;
+    c.n_head      = int(to.ne[2]);
+    c.n_vec       = int(to.ne[0]/ATTN_VEC);
+    c.dst_type    = to.type;
+    c.src_type    = from.type;
+    queue.convert(c);
+}
+
 static void put(const gathered & g, int stream, int64_t cell, const tile_rows & from, int64_t rows, node_queue & queue) {
-    queue.copy((char *) g.k.data + stream*g.k.nb[3] + cell*g.k.nb[1], g.k.nb[1], from.k, from.k_nb_cell, size_t(rows));
+    put(g.k, stream, cell, { from.k, from.k_nb_cell, from.k_nb_head, from.k_type }, rows, queue);
     if (!g.v_within_k) {
-        queue.copy((char *) g.v.data + stream*g.v.nb[3] + cell*g.v.nb[1], g.v.nb[1], from.v, from.v_nb_cell, size_t(rows));
+        put(g.v, stream, cell, { from.v, from.v_nb_cell, from.v_nb_head, from.v_type }, rows, queue);
     }
 }
 
@@ -319,6 +347,13 @@ static void put_zeroes(const gathered & g, int stream, int64_t begin, int64_t en
             queue.zero((char *) g.v.data + stream*g.v.nb[3] + begin*g.v.nb[1], size_t(end - begin)*g.v.nb[1]);
         }
     }
+}
+
+bool can_gather(const attn_args & a) {
+    const auto turns = [](const ggml_tensor * from, const ggml_tensor * to) {
+        return !from || from->type == to->type || (attn_has_type(from->type) && convert_has_type(to->type) && to->ne[0]%ATTN_VEC == 0);
+    };
+    return turns(a.part_k[1], a.part_k[0]) && turns(a.part_v[1], a.part_v[0]);
 }
 
 void gather(const placed_node & node, const gathered & g, node_queue & queue) {

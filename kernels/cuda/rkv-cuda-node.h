@@ -4,6 +4,7 @@
 // Knows no device; a test carries it out on the host.
 
 #include "rkv-cuda-body.h"
+#include "rkv-cuda-convert.h"
 #include "rkv-cuda-merge.h"
 
 #include "rkv-attn-args.h"
@@ -25,6 +26,7 @@ public:
     // Within the device's memory: rows one behind the other.
     virtual void copy(char * dst, size_t width, const char * src, size_t stride, size_t rows) = 0;
     virtual void zero(char * dst, size_t bytes) = 0;
+    virtual void convert(const convert_rows & a) = 0;
 };
 
 // What a ring brings of one node: copies of its tail's tiles, in the order of (stream, tile).
@@ -96,6 +98,9 @@ struct gathered {
     size_t k_at = 0;
     size_t v_at = 0;
 };
+
+// Whether the parts of a node can be put into one: of one type, or the tail's can be turned into the window's.
+bool can_gather(const attn_args & a);
 
 // Puts every row in use where `g` has it, and zeroes behind them: nobody sees those, but upstream's kernels read them.
 void gather(const placed_node & node, const gathered & g, node_queue & queue);

@@ -80,6 +80,7 @@ public:
     }
 
     void zero(char * dst, size_t bytes) override { CUDA_CHECK(cudaMemsetAsync(dst, 0, bytes, stream)); }
+    void convert(const rkv::convert_rows & a) override { rkv_cuda_convert_rows(a, stream); }
 
 private:
     cudaStream_t stream;
@@ -156,35 +157,44 @@ bool is_aligned(const ggml_tensor * t) {
     return t->nb[1]%16 == 0 && t->nb[2]%16 == 0 && t->nb[3]%16 == 0 && t->view_offs%16 == 0;
 }
 
-bool supports_tiled(int device, const ggml_tensor * node) {
-    const attn_args a = rkv::attn_args_read(node);
-    for (int part = 0; part < 2 && a.part_k[part]; ++part) {
-        const ggml_type k = a.part_k[part]->type, v = a.part_v[part]->type;
-        if (!rkv::attn_has_type(k) || !rkv::attn_has_type(v) || k != a.part_k[0]->type || v != a.part_v[0]->type) {
-            return false; // a gathered layer has one type
-        }
-    }
-    if (a.n_q > rkv::TILES_QUERIES_MAX) {
-        const rkv::gathered g(a, is_apart(a));
-        return ggml_cuda_flash_attn_ext_supported(device, &g.node);
-    }
-    const bool channels = a.d_k%rkv::ATTN_VEC == 0 && a.d_v%rkv::ATTN_VEC == 0 && a.d_k <= rkv::ATTN_D_MAX && a.d_v <= rkv::ATTN_D_MAX;
+bool are_aligned(const attn_args & a) {
     for (int part = 0; part < 2 && a.part_k[part]; ++part) {
         if (!is_aligned(a.part_k[part]) || !is_aligned(a.part_v[part])) {
             return false;
         }
     }
-    return channels;
+    return true;
+}
+
+bool supports_tiled(int device, const ggml_tensor * node) {
+    const attn_args a = rkv::attn_args_read(node);
+    for (int part = 0; part < 2 && a.part_k[part]; ++part) {
+        const ggml_type k = a.part_k[part]->type, v = a.part_v[part]->type;
+        if (!rkv::attn_has_type(k) || !rkv::attn_has_type(v)) {
+            return false;
+        }
+    }
+    const bool mixed = a.part_k[1] && (a.part_k[1]->type != a.part_k[0]->type || a.part_v[1]->type != a.part_v[0]->type);
+    if (mixed && !rkv::can_gather(a)) {
+        return false; // a long batch would not be computed
+    }
+    if (a.n_q > rkv::TILES_QUERIES_MAX) {
+        const rkv::gathered g(a, is_apart(a));
+        return (!mixed || are_aligned(a)) && ggml_cuda_flash_attn_ext_supported(device, &g.node);
+    }
+    const bool channels = a.d_k%rkv::ATTN_VEC == 0 && a.d_v%rkv::ATTN_VEC == 0 && a.d_k <= rkv::ATTN_D_MAX && a.d_v <= rkv::ATTN_D_MAX;
+    return channels && are_aligned(a);
 }
 
 bool supports_split(const ggml_tensor * node) {
     const ggml_tensor * rows = node->src[0];
     const ggml_tensor * idxs = node->src[1];
     const ggml_tensor * tail = node->src[RKV_SET_ROWS_SRC_TAIL];
-    const bool f16  = rows->type == GGML_TYPE_F16 && node->type == GGML_TYPE_F16;
-    const bool type = node->type == GGML_TYPE_IQ4_NL || rkv::attn_has_type(node->type);
-    return tail->type == node->type && rows->ne[2] == 1 && rows->ne[3] == 1 && (f16 || (rows->type == GGML_TYPE_F32 && type)) &&
-        (idxs->type == GGML_TYPE_I64 || idxs->type == GGML_TYPE_I32);
+    const auto makes = [rows](ggml_type type) {
+        const bool known = type == GGML_TYPE_IQ4_NL || rkv::attn_has_type(type);
+        return rows->type == GGML_TYPE_F16 ? type == GGML_TYPE_F16 : rows->type == GGML_TYPE_F32 && known;
+    };
+    return makes(node->type) && makes(tail->type) && rows->ne[2] == 1 && rows->ne[3] == 1 && (idxs->type == GGML_TYPE_I64 || idxs->type == GGML_TYPE_I32);
 }
 
 } // namespace
@@ -311,6 +321,7 @@ void * rkv_cuda_proc(const char * name) {
         { RKV_TILED_PROC,          (void *) &mark },
         { RKV_GATHER_PROC,         (void *) &mark },
         { RKV_TAIL_BUFT_PROC,      (void *) rkv_cuda_tail_buffer_type },
+        { RKV_TAIL_TYPES_PROC,     (void *) &mark },
         { RKV_STAGING_SET_PROC,    (void *) staging_set },
         { RKV_STAGING_TOTALS_PROC, (void *) staging_totals },
         { RKV_LINK_TOTALS_PROC,    (void *) link_totals },

@@ -21,6 +21,9 @@ static __device__ void put_half(const half * x, half * y) {
     *y = *x;
 }
 
+// Of which part rows are written: parts of two types take a launch each.
+enum rows_of { ROWS_OF_BOTH, ROWS_OF_WINDOW, ROWS_OF_TAIL };
+
 struct rows_args {
     const char *    src;
     const char *    idxs;
@@ -29,6 +32,7 @@ struct rows_args {
     bool            wide;      // indices are of 64 bits
     int             n_blocks;  // of a row
     rkv::split_rows to;
+    rows_of         which;
 };
 
 template <typename SRC, typename BLOCK, int QK, void (*PUT)(const SRC *, BLOCK *)>
@@ -47,6 +51,9 @@ static __global__ void __launch_bounds__(THREADS, 1) rkv_set_rows(const rows_arg
 
     const char *  at  = a.idxs + row*a.idxs_nb;
     const int64_t idx = a.wide ? *(const int64_t *) at : int64_t(*(const int32_t *) at);
+    if (a.which != ROWS_OF_BOTH && a.to.in_window(idx) != (a.which == ROWS_OF_WINDOW)) {
+        return;
+    }
 
     const rkv::pull_rows bytes = { a.to.row(idx) + size_t(block0)*sizeof(BLOCK), (const char *) made, 0, int64_t(n*sizeof(BLOCK)), 1 };
     if (rkv::pull_word_bytes(bytes) >= 4) {
@@ -77,11 +84,33 @@ static void launch(rows_args a, int64_t n_channels, int64_t n_rows, cudaStream_t
     }
 }
 
+static void launch_as(ggml_type type, const rows_args & a, const ggml_tensor * rows, cudaStream_t stream) {
+    const int64_t n      = rows->ne[0];
+    const int64_t n_rows = rows->ne[1];
+    if (rows->type == GGML_TYPE_F16) {
+        GGML_ASSERT(type == GGML_TYPE_F16);
+        launch<half, half, 1, put_half>(a, n, n_rows, stream);
+        return;
+    }
+    switch (type) {
+        case GGML_TYPE_F32:    launch<float, float,        1,      put_one<float>>            (a, n, n_rows, stream); break;
+        case GGML_TYPE_F16:    launch<float, half,         1,      put_one<half>>             (a, n, n_rows, stream); break;
+        case GGML_TYPE_BF16:   launch<float, nv_bfloat16,  1,      put_one<nv_bfloat16>>      (a, n, n_rows, stream); break;
+        case GGML_TYPE_Q4_0:   launch<float, block_q4_0,   QK4_0,  quantize_f32_q4_0_block>   (a, n, n_rows, stream); break;
+        case GGML_TYPE_Q4_1:   launch<float, block_q4_1,   QK4_1,  quantize_f32_q4_1_block>   (a, n, n_rows, stream); break;
+        case GGML_TYPE_Q5_0:   launch<float, block_q5_0,   QK5_0,  quantize_f32_q5_0_block>   (a, n, n_rows, stream); break;
+        case GGML_TYPE_Q5_1:   launch<float, block_q5_1,   QK5_1,  quantize_f32_q5_1_block>   (a, n, n_rows, stream); break;
+        case GGML_TYPE_Q8_0:   launch<float, block_q8_0,   QK8_0,  quantize_f32_q8_0_block>   (a, n, n_rows, stream); break;
+        case GGML_TYPE_IQ4_NL: launch<float, block_iq4_nl, QK4_NL, quantize_f32_iq4_nl_block> (a, n, n_rows, stream); break;
+        default:               GGML_ABORT("rolling-kv: rows of %s cannot be written in two parts", ggml_type_name(type));
+    }
+}
+
 void rkv_cuda_set_rows(ggml_backend_cuda_context & ctx, ggml_tensor * dst) {
     const ggml_tensor * rows = dst->src[0];
     const ggml_tensor * idxs = dst->src[1];
     const ggml_tensor * tail = dst->src[RKV_SET_ROWS_SRC_TAIL];
-    GGML_ASSERT(tail->type == dst->type && tail->ne[0] == dst->ne[0] && rows->ne[0] == dst->ne[0] && rows->ne[2] == 1 && rows->ne[3] == 1);
+    GGML_ASSERT(tail->ne[0] == dst->ne[0] && rows->ne[0] == dst->ne[0] && rows->ne[2] == 1 && rows->ne[3] == 1);
 
     rows_args a = {};
     a.src     = (const char *) rows->data;
@@ -98,27 +127,15 @@ void rkv_cuda_set_rows(ggml_backend_cuda_context & ctx, ggml_tensor * dst) {
     a.to.n_tail     = dst->op_params[RKV_SET_ROWS_PARAM_KV_SIZE] - a.to.n_window;
     a.to.misplace   = rkv_fault_get() == RKV_FAULT_WRONG_PART;
 
-    const int64_t      n      = rows->ne[0];
-    const int64_t      n_rows = rows->ne[1];
-    const cudaStream_t stream = ctx.stream();
-    if (n == 0 || n_rows == 0) {
+    if (rows->ne[0] == 0 || rows->ne[1] == 0) {
         return;
     }
-    if (rows->type == GGML_TYPE_F16) {
-        GGML_ASSERT(dst->type == GGML_TYPE_F16);
-        launch<half, half, 1, put_half>(a, n, n_rows, stream);
+    if (tail->type == dst->type) {
+        launch_as(dst->type, a, rows, ctx.stream());
         return;
     }
-    switch (dst->type) {
-        case GGML_TYPE_F32:    launch<float, float,        1,      put_one<float>>            (a, n, n_rows, stream); break;
-        case GGML_TYPE_F16:    launch<float, half,         1,      put_one<half>>             (a, n, n_rows, stream); break;
-        case GGML_TYPE_BF16:   launch<float, nv_bfloat16,  1,      put_one<nv_bfloat16>>      (a, n, n_rows, stream); break;
-        case GGML_TYPE_Q4_0:   launch<float, block_q4_0,   QK4_0,  quantize_f32_q4_0_block>   (a, n, n_rows, stream); break;
-        case GGML_TYPE_Q4_1:   launch<float, block_q4_1,   QK4_1,  quantize_f32_q4_1_block>   (a, n, n_rows, stream); break;
-        case GGML_TYPE_Q5_0:   launch<float, block_q5_0,   QK5_0,  quantize_f32_q5_0_block>   (a, n, n_rows, stream); break;
-        case GGML_TYPE_Q5_1:   launch<float, block_q5_1,   QK5_1,  quantize_f32_q5_1_block>   (a, n, n_rows, stream); break;
-        case GGML_TYPE_Q8_0:   launch<float, block_q8_0,   QK8_0,  quantize_f32_q8_0_block>   (a, n, n_rows, stream); break;
-        case GGML_TYPE_IQ4_NL: launch<float, block_iq4_nl, QK4_NL, quantize_f32_iq4_nl_block> (a, n, n_rows, stream); break;
-        default:               GGML_ABORT("rolling-kv: rows of %s cannot be written in two parts", ggml_type_name(dst->type));
-    }
+    a.which = ROWS_OF_WINDOW;
+    launch_as(dst->type, a, rows, ctx.stream());
+    a.which = ROWS_OF_TAIL;
+    launch_as(tail->type, a, rows, ctx.stream());
 }

@@ -15,8 +15,9 @@ static const char * mask_names[] = { "none", "causal", "padded", "holes", "stair
 
 std::string attn_case::name() const {
     char text[256];
-    snprintf(text, sizeof(text), "%s/%s d %d/%d heads %d/%d n_q %d n_kv %d streams %d tile %d mask %s sink %g cap %g bias %g%s",
-             ggml_type_name(type_k), ggml_type_name(type_v), d_k, d_v, n_head, n_head_kv, n_q, n_kv, n_stream, tile,
+    const std::string types = is_mixed() ? std::string(" tail ") + ggml_type_name(tail_k) + "/" + ggml_type_name(tail_v) : "";
+    snprintf(text, sizeof(text), "%s/%s%s d %d/%d heads %d/%d n_q %d n_kv %d streams %d tile %d mask %s sink %g cap %g bias %g%s",
+             ggml_type_name(type_k), ggml_type_name(type_v), types.c_str(), d_k, d_v, n_head, n_head_kv, n_q, n_kv, n_stream, tile,
              mask_names[(int) mask], sink, softcap, max_bias, v_in_k ? " v in k" : "");
     return text;
 }
@@ -48,16 +49,35 @@ attn_rig::attn_rig(const attn_case & c, uint32_t seed) : c(c) {
     const size_t n_rows = (size_t) c.n_kv * c.n_head_kv * c.n_stream;
     q   = random_floats((size_t) c.d_k * c.n_q * c.n_head * c.n_stream, 1.0f, rng);
     k32 = random_floats(n_rows * c.d_k, c.k_size, rng);
-    k   = to_type(c.type_k, c.d_k, k32);
+    const std::vector<float> k_made = k32;
+    k = to_type(c.type_k, c.d_k, k32);
+    if (c.is_mixed()) {
+        k_tail = keep_tail(c.tail_k, c.d_k, k_made, k32);
+    }
     if (c.v_in_k) {
         for (size_t r = 0; r < n_rows; ++r) {
             v32.insert(v32.end(), k32.begin() + r*c.d_k, k32.begin() + r*c.d_k + c.d_v);
         }
     } else {
         v32 = c.v_ones ? std::vector<float>(n_rows * c.d_v, 1.0f) : random_floats(n_rows * c.d_v, c.v_size, rng);
-        v   = to_type(c.type_v, c.d_v, v32);
+        const std::vector<float> v_made = v32;
+        v = to_type(c.type_v, c.d_v, v32);
+        if (c.is_mixed()) {
+            v_tail = keep_tail(c.tail_v, c.d_v, v_made, v32);
+        }
     }
     make_mask(seed);
+}
+
+// Rows of `x` in the tail's type; `all` gets what they stand for, from the tail's first cell on.
+std::vector<uint8_t> attn_rig::keep_tail(ggml_type type, int d, std::vector<float> x, std::vector<float> & all) const {
+    std::vector<uint8_t> rows = to_type(type, d, x);
+    for (size_t i = 0; i < x.size(); ++i) {
+        if (int(i/d/c.n_head_kv%c.n_kv) >= c.tail_from) {
+            all[i] = x[i];
+        }
+    }
+    return rows;
 }
 
 float attn_rig::mask_at(int stream, int head, int iq, int cell) const {
@@ -105,8 +125,7 @@ struct attn_rig::graph {
 };
 
 // Window and tail have strides of their own: [head, cell] in the window, [cell, head] with a gap in the tail.
-ggml_tensor * attn_rig::part(graph & g, bool is_v, int64_t n_cells, bool in_tail) const {
-    const ggml_type type = is_v ? c.type_v : c.type_k;
+ggml_tensor * attn_rig::part(graph & g, ggml_type type, bool is_v, int64_t n_cells, bool in_tail) const {
     const int       d    = is_v ? c.d_v : c.d_k;
     const size_t    row  = ggml_row_size(type, d);
     const int64_t   room = n_cells + 3;
@@ -127,10 +146,10 @@ void attn_rig::build(graph & g, const attn_run & how) const {
     for (int i = 0; i < (n_win < n_kv ? 2 : 1); ++i) {
         const int64_t n = i == 0 ? n_win : n_kv - n_win;
         const bool in_tail = i == 1 || how.as_tail;
-        g.k[i] = part(g, false, n, in_tail);
+        g.k[i] = part(g, c.type_of(false, i == 1), false, n, in_tail);
         g.v[i] = c.v_in_k ? ggml_view_4d(g.ctx, g.k[i], c.d_v, n, c.n_head_kv, c.n_stream, g.k[i]->nb[1], g.k[i]->nb[2],
                                          g.k[i]->nb[3], 0)
-                          : part(g, true, n, in_tail);
+                          : part(g, c.type_of(true, i == 1), true, n, in_tail);
     }
     g.node = ggml_flash_attn_ext(g.ctx, ggml_permute(g.ctx, g.q, 0, 2, 1, 3), g.k[0], g.v[0], g.mask, scale(), c.max_bias,
                                  c.softcap);
@@ -145,8 +164,9 @@ void attn_rig::build(graph & g, const attn_run & how) const {
 }
 
 void attn_rig::fill_part(ggml_tensor * t, bool is_v, int64_t cell0, const attn_run & how) const {
-    const std::vector<uint8_t> & rows = is_v ? v : k;
-    const size_t row = ggml_row_size(t->type, t->ne[0]);
+    const bool   behind = c.is_mixed() && cell0 > 0;
+    const size_t row    = ggml_row_size(t->type, t->ne[0]);
+    const std::vector<uint8_t> & rows = behind ? (is_v ? v_tail : k_tail) : is_v ? v : k;
     memset(t->view_src->data, how.poison ? 0xff : 0, ggml_nbytes(t->view_src));
     for (int64_t s = 0; s < c.n_stream; ++s) {
         for (int64_t i = 0; i < t->ne[1] && cell0 + i < c.n_kv; ++i) {

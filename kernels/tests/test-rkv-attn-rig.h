@@ -44,6 +44,13 @@ struct attn_case {
     float     k_size = 1.0f, v_size = 1.0f;
     bool      v_ones = false;
 
+    // Cells from `tail_from` on are kept in types of their own; a run then has a window of so many cells.
+    ggml_type tail_k    = GGML_TYPE_COUNT; // the others' type
+    ggml_type tail_v    = GGML_TYPE_COUNT;
+    int       tail_from = 0;
+
+    bool      is_mixed() const { return tail_k != GGML_TYPE_COUNT; }
+    ggml_type type_of(bool is_v, bool behind) const { return behind && is_mixed() ? (is_v ? tail_v : tail_k) : is_v ? type_v : type_k; }
     std::string name() const;
 };
 
@@ -85,6 +92,7 @@ public:
 
 private:
     std::vector<uint8_t> k, v;    // rows [head, cell, stream] in the case's types; v is empty when it lies in k
+    std::vector<uint8_t> k_tail, v_tail; // the same in the tail's types, when they are others
     std::vector<float>   k32, v32;
     std::vector<float>   mask;    // [n_kv, n_q, planes, n_stream]
     std::vector<char>    seen;    // [n_kv, n_stream]: whether a query sees the cell
@@ -95,7 +103,8 @@ private:
     float scale() const { return c.scale != 0.0f ? c.scale : 1.0f/std::sqrt((float) c.d_k); }
 
     struct graph;
-    ggml_tensor * part(graph & g, bool is_v, int64_t n_cells, bool in_tail) const;
+    ggml_tensor * part(graph & g, ggml_type type, bool is_v, int64_t n_cells, bool in_tail) const;
+    std::vector<uint8_t> keep_tail(ggml_type type, int d, std::vector<float> x, std::vector<float> & all) const;
     void fill_part(ggml_tensor * t, bool is_v, int64_t cell0, const attn_run & how) const;
     void build(graph & g, const attn_run & how) const;
     void fill(graph & g, const attn_run & how) const;

@@ -184,6 +184,12 @@ void host_queue::copy(char * dst, size_t width, const char * src, size_t stride,
     }
 }
 
+void host_queue::convert(const rkv::convert_rows & a) {
+    for (int64_t i = 0; i < a.n(); ++i) {
+        rkv::convert_vec(a, backwards ? a.n() - 1 - i : i);
+    }
+}
+
 void host_queue::zero(char * dst, size_t bytes) {
     memset(dst, 0, bytes);
 }
@@ -262,4 +268,23 @@ void host_attend_beside(ggml_tensor * node, const rkv_host_engine_api & api, rkv
         placed.in_tail[1] = true;
         placed.host       = &share;
     }, queue);
+}
+
+void host_attend_in_one(ggml_tensor * node) {
+    constexpr size_t     ALIGNMENT = 256;
+    const rkv::attn_args a     = rkv::attn_args_read(node);
+    const size_t         bytes = ggml_nbytes(node);
+    const size_t         room  = rkv::decode_room(a, a.n_q).bytes;
+    rkv::gathered        all(a, true);
+    all.place(room);
+    std::vector<char> memory(all.bytes + ALIGNMENT, char(0xff));
+    all.node.data = memory.data() + (ALIGNMENT - (uintptr_t) memory.data()%ALIGNMENT)%ALIGNMENT;
+    all.place(room);
+
+    host_queue queue(true);
+    rkv::gather({ a }, all, queue);
+    all.node.op_params[RKV_OP_PARAM_TILE] = a.tile;
+    const rkv::attn_args whole = rkv::attn_args_read(&all.node);
+    rkv::attend({ whole }, queue);
+    memcpy(node->data, all.node.data, bytes);
 }

@@ -15,6 +15,7 @@ public:
     void merge(const rkv::merge_tiles & a) override;
     void copy(char * dst, size_t width, const char * src, size_t stride, size_t rows) override;
     void zero(char * dst, size_t bytes) override;
+    void convert(const rkv::convert_rows & a) override;
 
     int n_launches = 0; // of tiles
     int n_merges   = 0;
@@ -26,5 +27,8 @@ private:
 // Computes a tiled node whose parts the device would read where they lie.
 void host_attend(ggml_tensor * node, bool backwards, rkv_fault fault = RKV_FAULT_NONE);
 
-// The same, but the tail's tiles are the host engine's. `waits` false: its partials are taken as they are, before it began.
+// A long batch's way: every row is put into one part, in the window's types, and attention is over that.
+void host_attend_in_one(ggml_tensor * node);
+
+// The same as host_attend, but the tail's tiles are the host engine's. `waits` false: its partials are taken as they are, before it began.
 void host_attend_beside(ggml_tensor * node, const rkv_host_engine_api & api, rkv_host_engine * engine, bool waits);

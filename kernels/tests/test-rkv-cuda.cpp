@@ -202,6 +202,58 @@ static void beside_the_host() {
     api.destroy(engine);
 }
 
+// Every row in the window's types, and attention over these: rows of the window as they were, those of the tail rounded once more.
+static void mixed_in_one(const attn_case & c, const attn_rig & rig) {
+    constexpr double ROUNDED = 1e-2; // bf16 keeps eight bits
+    bool     can = false;
+    attn_run how;
+    how.n_win   = c.tail_from;
+    how.poison  = false;
+    how.compute = [&can](ggml_tensor * node) {
+        const rkv::attn_args a = rkv::attn_args_read(node);
+        can = rkv::can_gather(a);
+        if (can) {
+            host_attend_in_one(node);
+        }
+    };
+    const std::vector<float> found = rig.run(backend, how);
+    const bool quantised = ggml_is_quantized(c.type_k) || ggml_is_quantized(c.type_v);
+    check(can == !quantised, c.name(), "a tail is turned into 16 or 32 bits, and into nothing smaller");
+    if (can) {
+        const double error = relative_error(found, rig.reference());
+        check(error <= (c.type_k == GGML_TYPE_F32 ? ERROR_MAX : ROUNDED), c.name(), "rows of both parts are in one");
+    }
+}
+
+// A tail of other types than its window: decode reads both as they lie, and a long batch's rows are turned into the window's types.
+static void mixed() {
+    const std::tuple<ggml_type, ggml_type, ggml_type, ggml_type> all[] = {
+        { GGML_TYPE_F16, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q8_0 }, { GGML_TYPE_F16, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 },
+        { GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 }, { GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_Q5_1, GGML_TYPE_F16 },
+        { GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1 },
+    };
+    for (const auto & [type_k, type_v, tail_k, tail_v] : all) {
+        for (const auto & [n_q, n_stream] : { std::pair(1, 1), std::pair(4, 3) }) {
+            attn_case c;
+            c.type_k    = type_k;
+            c.type_v    = type_v;
+            c.tail_k    = tail_k;
+            c.tail_v    = tail_v;
+            c.tail_from = 64;
+            c.n_q       = n_q;
+            c.n_stream  = n_stream;
+            c.n_kv      = 200;
+            const attn_rig rig(c, uint32_t(n_q + type_k*7 + tail_k));
+            attn_run how = on_host(false);
+            how.n_win = c.tail_from;
+            const double error = relative_error(rig.run(backend, how), rig.reference());
+            worst = std::max(worst, error);
+            check(error <= ERROR_MAX, c.name(), "each part is read in its own types");
+            mixed_in_one(c, rig);
+        }
+    }
+}
+
 // The same numbers as ggml has for each type.
 static void numbers() {
     std::mt19937 rng(3);
@@ -228,6 +280,31 @@ static void numbers() {
             }
         }
         check(same, ggml_type_name(type), "eight channels are read as ggml reads them");
+    }
+}
+
+// And put down as ggml puts them down.
+static void stored() {
+    std::mt19937 rng(5);
+    for (ggml_type type : { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 }) {
+        bool same = true;
+        for (int i = 0; i < 20000; ++i) {
+            float x[rkv::ATTN_VEC];
+            for (float & f : x) {
+                const uint32_t bits = uint32_t(rng());
+                memcpy(&f, &bits, sizeof(f));
+                f = std::isfinite(f) && std::fabs(f) < 60000.0f ? f : 0.5f;
+            }
+            alignas(16) char row[rkv::ATTN_VEC*sizeof(float)], expected[sizeof(row)];
+            rkv::store8(type, row, 0, x);
+            switch (type) {
+                case GGML_TYPE_F16:  ggml_fp32_to_fp16_row(x, (ggml_fp16_t *) expected, rkv::ATTN_VEC); break;
+                case GGML_TYPE_BF16: ggml_fp32_to_bf16_row_ref(x, (ggml_bf16_t *) expected, rkv::ATTN_VEC); break;
+                default:             memcpy(expected, x, sizeof(x)); break;
+            }
+            same = same && memcmp(row, expected, rkv::ATTN_VEC*ggml_type_size(type)) == 0;
+        }
+        check(same, ggml_type_name(type), "eight channels are put down as ggml puts them down");
     }
 }
 
@@ -277,10 +354,12 @@ static void pulls() {
 int main() {
     backend = test_cpu_init();
     numbers();
+    stored();
     split();
     pulls();
     shapes();
     types();
+    mixed();
     masks();
     rounds();
     faults_show();

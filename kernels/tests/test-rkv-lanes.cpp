@@ -57,6 +57,10 @@ void two_lanes::copy(char * dst, size_t width, const char * src, size_t stride, 
     give(STREAM_COMPUTE, [=] { host.copy(dst, width, src, stride, rows); });
 }
 
+void two_lanes::convert(const rkv::convert_rows & a) {
+    give(STREAM_COMPUTE, [=] { host.convert(a); });
+}
+
 void two_lanes::zero(char * dst, size_t bytes) {
     give(STREAM_COMPUTE, [=] { host.zero(dst, bytes); });
 }

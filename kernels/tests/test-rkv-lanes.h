@@ -38,6 +38,7 @@ public:
     void merge(const rkv::merge_tiles & a) override;
     void copy(char * dst, size_t width, const char * src, size_t stride, size_t rows) override;
     void zero(char * dst, size_t bytes) override;
+    void convert(const rkv::convert_rows & a) override;
 
     // Anything else that computes.
     void compute(std::function<void()> work) { give(rkv::STREAM_COMPUTE, std::move(work)); }

@@ -99,6 +99,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("the ring brings tiles", stream),
     ("the host attends beside the device", host),
     ("both share a tail", hybrid),
+    ("a tail of a smaller type is brought as it is", smaller_tail),
     ("a step allocates nothing", steady),
     ("without graphs none is launched", ungraphed),
     ("a cache that fits is launched whole", resident),
@@ -279,6 +280,23 @@ fn hybrid(stage: &Stage) -> Result<String> {
     Ok(format!(
         "{tiles} tiles of the host, {bytes} bytes over the link"
     ))
+}
+
+/// A row of q8_0 has 34 bytes where one of f16 has 64.
+fn smaller_tail(stage: &Stage) -> Result<String> {
+    let window = WINDOW.to_string();
+    let plain = stage.seen(16, &spilled("stream", &window), &[])?;
+    let mut options = spilled("stream", &window).to_vec();
+    options.extend(["--tail-type-k", "q8_0", "--tail-type-v", "q8_0"]);
+    let small = stage.seen(16, &options, &[])?;
+    let (of_f16, of_q8_0) = (plain.staged("bytes"), small.staged("bytes"));
+    let share = of_q8_0 as f64 / of_f16 as f64;
+    want(
+        (share - 34.0 / 64.0).abs() < 0.01,
+        &format!("{of_q8_0} bytes of q8_0 were brought, and {of_f16} of f16"),
+    )?;
+    captured(&small)?;
+    Ok(format!("{share:.3} of the bytes"))
 }
 
 /// Twice as many steps take no more memory and no more events.
