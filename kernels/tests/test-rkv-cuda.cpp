@@ -229,7 +229,7 @@ static void mixed_in_one(const attn_case & c, const attn_rig & rig) {
 static void mixed() {
     const std::tuple<ggml_type, ggml_type, ggml_type, ggml_type> all[] = {
         { GGML_TYPE_F16, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q8_0 }, { GGML_TYPE_F16, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 },
-        { GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 }, { GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_Q5_1, GGML_TYPE_F16 },
+        { GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 }, { GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_Q5_1, GGML_TYPE_Q8_0 },
         { GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1 },
     };
     for (const auto & [type_k, type_v, tail_k, tail_v] : all) {

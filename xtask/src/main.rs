@@ -55,7 +55,7 @@ use rolling_kv_stage::cuda::Archs;
 use crate::binaries::Cuda;
 use crate::error::{Error, Result};
 use crate::place::Place;
-use crate::upstream::Depth;
+use crate::upstream::{Depth, Whose};
 
 #[derive(Parser)]
 #[command(
@@ -258,7 +258,11 @@ fn run(command: Command, place: &Place) -> Result<ExitCode> {
             speed::run(place, turns.max(1), depth, threads.unwrap_or_else(cores))?;
         }
         Command::UpstreamTests { full } => {
-            let counts = upstream::run(place, if full { Depth::Full } else { Depth::Short })?;
+            let counts = upstream::run(
+                place,
+                Whose::Everyones,
+                if full { Depth::Full } else { Depth::Short },
+            )?;
             println!("total: {counts}");
             if counts.failed > 0 {
                 return Err(Error::wrong(

@@ -10,7 +10,7 @@ use crate::memcheck::Extent;
 use crate::native::{self, PROGRAMS, UPSTREAM_TESTS};
 use crate::place::Place;
 use crate::report::{Counts, Outcome};
-use crate::upstream::{self, Depth};
+use crate::upstream::{self, Depth, Whose};
 use crate::{
     binaries, cargo, clone, cuda, dependent, equality, equiv, fresh, gpu, kernels, memcheck, model,
     moves, options, patches, screenshot, setup, slots, smoke,
@@ -272,14 +272,19 @@ pub fn run_equality(place: &Place) -> Result<Outcome> {
     counted(equality::run(place))
 }
 
+/// The tests of our kernels, which are C++ as they are.
+pub fn kernel_tests(place: &Place) -> Result<Outcome> {
+    counted(upstream::run(place, Whose::Ours, Depth::Short))
+}
+
 /// Upstream's own tests, as many as take minutes.
 pub fn upstream_tests(place: &Place) -> Result<Outcome> {
-    counted(upstream::run(place, Depth::Short))
+    counted(upstream::run(place, Whose::Theirs, Depth::Short))
 }
 
 /// Upstream's own tests, all of them.
 pub fn upstream_tests_all(place: &Place) -> Result<Outcome> {
-    counted(upstream::run(place, Depth::Full))
+    counted(upstream::run(place, Whose::Everyones, Depth::Full))
 }
 
 /// The quicker of the API tests on tiny models make no memory error.

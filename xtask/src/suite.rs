@@ -7,7 +7,7 @@ use crate::place::Place;
 use crate::report::{Outcome, Report};
 use crate::steps::{
     benches, budget, clippy, collect_binaries, cuda_kernels, cuda_rehearsal, dependents,
-    documentation, engines, engines_all, format, fresh_clone, freshness, gpu_script,
+    documentation, engines, engines_all, format, fresh_clone, freshness, gpu_script, kernel_tests,
     kernel_warnings, kinds_of_cache, logit_equivalence, logit_equivalence_faults, long_texts,
     model_fetch, moved_keys, moved_positions, native_build, needles, needles_all, page_in_browser,
     patches_check, perplexity, plans, program_options, run_equality, server_on_device,
@@ -51,9 +51,8 @@ const TEST: &[Step] = &[
     step("server smoke", &["model"], server_smoke),
     step("server on a device", &["model"], server_on_device),
     step("moved positions", &["model"], moved_positions),
-    step("options", &["model"], program_options),
     step("freshness", &["native build"], freshness),
-    step("upstream tests", &["model"], upstream_tests),
+    step("kernel tests", &["model"], kernel_tests),
     step("valgrind", &["native build"], valgrind),
 ];
 
@@ -62,6 +61,8 @@ const GATES: &[Step] = &[
     step("native build", &[], native_build),
     step("stock build", &[], stock_build),
     step("model", &["native build"], model_fetch),
+    step("upstream tests", &["model"], upstream_tests),
+    step("options", &["model"], program_options),
     step("run equality", &["model", "stock build"], run_equality),
     step("perplexity", &["model"], perplexity),
     step("logit equivalence", &["model"], logit_equivalence),

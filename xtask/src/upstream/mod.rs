@@ -56,17 +56,56 @@ struct Bench {
     python: PathBuf,
 }
 
-/// Builds and runs all suites, prints one line for each, and answers the sum. A suite that ran nothing has failed.
-pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
-    let bench = prepare(place)?;
+/// Whose tests are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of our kernels.
+    Ours,
+    /// Upstream's own.
+    Theirs,
+    /// All.
+    Everyones,
+}
+
+/// Builds and runs the suites, prints one line for each, and answers the sum. A suite that ran nothing has failed.
+pub fn run(place: &Place, whose: Whose, depth: Depth) -> Result<Counts> {
+    let bench = prepare(place, whose)?;
+    let mut rows = Vec::new();
+    if whose != Whose::Ours {
+        rows.extend(theirs(&bench, depth));
+    }
+    if whose != Whose::Theirs {
+        rows.extend(ours(&bench, &place.root));
+    }
+    if depth == Depth::Full {
+        rows.extend(on_the_simulated_device(&bench, &place.root));
+    }
+    let mut sum = Counts::default();
+    println!();
+    for (name, result) in rows {
+        match result {
+            Ok(counts) => {
+                println!("{name}: {counts}");
+                sum += counts;
+            }
+            Err(error) => {
+                println!("{name}: FAILED: {error}");
+                sum += Counts::new(0, 1, 0);
+            }
+        }
+    }
+    Ok(sum)
+}
+
+fn theirs(bench: &Bench, depth: Depth) -> Vec<Row> {
     let cases = |few| (depth == Depth::Short).then_some(few);
-    let mut rows = vec![
-        timed("test-llama-archs", || architectures(&bench)),
+    vec![
+        timed("test-llama-archs", || architectures(bench)),
         timed("test-backend-ops SET_ROWS, ROPE, CPY", || {
-            backend_ops(&bench, "SET_ROWS,ROPE,CPY", cases(OPERATIONS_SHORT))
+            backend_ops(bench, "SET_ROWS,ROPE,CPY", cases(OPERATIONS_SHORT))
         }),
         timed("test-backend-ops FLASH_ATTN_EXT", || {
-            backend_ops(&bench, "FLASH_ATTN_EXT", cases(FLASH_ATTENTION_SHORT))
+            backend_ops(bench, "FLASH_ATTN_EXT", cases(FLASH_ATTENTION_SHORT))
         }),
         timed("test-alloc", || {
             simple(bench.program("test-alloc"), parse::alloc)
@@ -80,7 +119,12 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
                 parse::restore_fragmented,
             )
         }),
-        timed("server tests", || server::run(&bench)),
+        timed("server tests", || server::run(bench)),
+    ]
+}
+
+fn ours(bench: &Bench, root: &Path) -> Vec<Row> {
+    vec![
         timed("tiled attention", || {
             simple(bench.program("test-rkv-attn"), parse::closing)
         }),
@@ -111,41 +155,30 @@ pub fn run(place: &Place, depth: Depth) -> Result<Counts> {
             simple(program.env("ROLLING_KV_SIM", "mem=64MiB"), parse::closing)
         }),
         timed("architectures with a spilled cache", || {
-            spilled_architectures(&bench, &place.root)
+            spilled_architectures(bench, root)
         }),
-    ];
-    if depth == Depth::Full {
-        rows.push(timed("test-llama-archs, simulated device", || {
-            simulated::architectures(&bench)
-        }));
-        rows.push(timed("test-llama-archs, simulated device, spilled", || {
-            simulated::spilled_architectures(&bench, &place.root)
-        }));
-        rows.push(timed("test-backend-ops, simulated device", || {
-            simulated::backend_ops(&bench)
-        }));
-        rows.push(timed("test-save-load-state, every architecture", || {
-            every_architecture(&bench)
-        }));
-    }
-    let mut sum = Counts::default();
-    println!();
-    for (name, result) in rows {
-        match result {
-            Ok(counts) => {
-                println!("{name}: {counts}");
-                sum += counts;
-            }
-            Err(error) => {
-                println!("{name}: FAILED: {error}");
-                sum += Counts::new(0, 1, 0);
-            }
-        }
-    }
-    Ok(sum)
+    ]
 }
 
-fn prepare(place: &Place) -> Result<Bench> {
+/// What takes longest.
+fn on_the_simulated_device(bench: &Bench, root: &Path) -> Vec<Row> {
+    vec![
+        timed("test-llama-archs, simulated device", || {
+            simulated::architectures(bench)
+        }),
+        timed("test-llama-archs, simulated device, spilled", || {
+            simulated::spilled_architectures(bench, root)
+        }),
+        timed("test-backend-ops, simulated device", || {
+            simulated::backend_ops(bench)
+        }),
+        timed("test-save-load-state, every architecture", || {
+            every_architecture(bench)
+        }),
+    ]
+}
+
+fn prepare(place: &Place, whose: Whose) -> Result<Bench> {
     let tools = setup::ensure(place)?;
     let model = model::fetch(place)?;
     let targets: Vec<&str> = UPSTREAM_TESTS
@@ -158,7 +191,10 @@ fn prepare(place: &Place) -> Result<Bench> {
     fs::create_dir_all(&scratch).map_err(Error::file("make", &scratch))?;
     let staged = native::staged_root(place)?;
     preload(place, &tools.cc, &built, &staged, &scratch)?;
-    let python = server::python(place)?;
+    let python = match whose {
+        Whose::Ours => PathBuf::new(), // no suite of ours is driven by it
+        _ => server::python(place)?,
+    };
     Ok(Bench {
         bin: built.bin_dir().to_owned(),
         staged,
