@@ -9,6 +9,7 @@ mod report;
 mod sampling;
 mod setup;
 mod staging;
+mod target;
 mod threads;
 
 use std::io::{self, IsTerminal};
@@ -34,6 +35,7 @@ pub fn run(args: &RunArgs) -> Result<u8, RunError> {
     let seed = setup::seed(args.sampling.seed);
     interrupt::install();
     let backend = device::start(args.context.device.as_ref())?;
+    target::look(&backend, args.cache.vram_target_mib);
     let start = Instant::now();
     let Some(model) = setup::load(&backend, &path, &args.context)? else {
         let outcome = Outcome::interrupted_after(start.elapsed());
