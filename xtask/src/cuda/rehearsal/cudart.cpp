@@ -1,172 +1,13 @@
-// A CUDA runtime without a device: memory is the host's, copies and host functions are carried out at once, kernels are counted and compute
-// nothing. A stream that is captured keeps what it is given, and a launch of the graph carries it out. What the real runtime refuses while
-// capturing is refused. At the end of the process a report of what was asked is written to the file that REHEARSAL_REPORT names.
-//
-// Every stream has a clock. What it is given ends later than what it was given before and than what it waits for, by what it takes: a copy
-// to the device by the link, a kernel as told. Who synchronizes with a stream waits until its clock is reached.
-//
-// REHEARSAL_DEVICES (1), REHEARSAL_MIB (4096, of each), REHEARSAL_LINK (MB/s to the device; 0: no time) and REHEARSAL_KERNEL (ns of each; 0) say
-// what there seems to be.
+// Devices, memory and kernels. See runtime.h.
 
-#include <cuda_runtime_api.h>
+#include "runtime.h"
 
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <mutex>
-#include <set>
-#include <string>
-#include <unordered_map>
-#include <vector>
-
-// What the runtime's objects are here.
-struct CUgraph_st {
-    std::vector<std::function<void()>> work;
-};
-struct CUgraphExec_st {
-    std::vector<std::function<void()>> work;
-};
-struct CUstream_st {
-    CUgraph_st * graph = nullptr; // while it is captured
-    double       until = 0;       // seconds; what it was given has ended
-};
-struct CUevent_st {
-    CUgraph_st * graph = nullptr; // that it was recorded in
-    double       until = 0;       // seconds; what was before it has ended
-};
-
-namespace {
-
-struct runtime;
-runtime & rt();
-
-long number(const char * name, long otherwise) {
-    const char * text = getenv(name);
-    return text ? atol(text) : otherwise;
-}
-
-struct runtime {
-    std::recursive_mutex mutex;
-    int                  devices = int(number("REHEARSAL_DEVICES", 1));
-    size_t               total   = size_t(number("REHEARSAL_MIB", 4096)) << 20;
-    std::map<int, size_t>                          used;
-    std::unordered_map<void *, std::pair<int, size_t>> blocks;
-    std::unordered_map<const void *, std::string>  kernels;
-    std::map<std::string, uint64_t>                counts;
-    CUstream_st                                    none; // the default stream
-    std::set<CUstream_st *>                        streams;
-
-    void add(const std::string & what, uint64_t n = 1) { counts[what] += n; }
-
-    void report() {
-        const char * file = getenv("REHEARSAL_REPORT");
-        FILE * f = file ? fopen(file, "w") : nullptr;
-        if (!f) {
-            return;
-        }
-        fprintf(f, "{");
-        const char * comma = "";
-        for (const auto & [what, n] : counts) {
-            fprintf(f, "%s\n  \"%s\": %llu", comma, what.c_str(), (unsigned long long) n);
-            comma = ",";
-        }
-        fprintf(f, "\n}\n");
-        fclose(f);
-    }
-};
-
-// Outlives whoever frees memory as the process ends.
-runtime & rt() {
-    static runtime & r = *[] {
-        atexit([] { rt().report(); });
-        return new runtime;
-    }();
-    return r;
-}
-
-thread_local int         device = 0;
-thread_local cudaError_t last   = cudaSuccess;
-
-cudaError_t said(cudaError_t error) {
-    if (error != cudaSuccess) {
-        last = error;
-        const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-        rt().add(std::string("refused: ") + cudaGetErrorString(error));
-    }
-    return error;
-}
-
-// cudaStreamLegacy and cudaStreamPerThread are small numbers.
-CUstream_st & of(cudaStream_t s) {
-    return s && s != cudaStreamLegacy && s != cudaStreamPerThread ? *s : rt().none;
-}
-
-double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Work that takes so many seconds of its stream: carried out now, or when the graph that is captured is launched.
-cudaError_t give(cudaStream_t s, double seconds, std::function<void()> work) {
-    CUstream_st & stream = of(s);
-    const auto all = [&stream, seconds, work = std::move(work)] {
-        work();
-        stream.until = std::max(stream.until, now()) + seconds;
-    };
-    if (stream.graph) {
-        stream.graph->work.push_back(all);
-    } else {
-        all();
-    }
-    return cudaSuccess;
-}
-
-void wait_until(double at) {
-    while (now() < at) {
-    }
-}
-
-const char * direction(cudaMemcpyKind kind) {
-    switch (kind) {
-        case cudaMemcpyHostToDevice:   return "bytes to the device";
-        case cudaMemcpyDeviceToHost:   return "bytes to the host";
-        case cudaMemcpyDeviceToDevice: return "bytes within the device";
-        default:                       return "bytes somewhere";
-    }
-}
-
-// What a copy takes.
-double seconds_of(size_t bytes, cudaMemcpyKind kind) {
-    static const double rate = double(number("REHEARSAL_LINK", 0))*1e6;
-    return rate > 0 && kind == cudaMemcpyHostToDevice ? double(bytes)/rate : 0.0;
-}
-
-cudaError_t launch(const void * kernel, cudaStream_t s) {
-    runtime & r = rt();
-    const std::lock_guard<std::recursive_mutex> lock(r.mutex);
-    const auto name = r.kernels.find(kernel);
-    const std::string kind = name == r.kernels.end() ? "" : name->second.find("rkv") != std::string::npos ? " of rolling-kv" : "";
-    const bool captured = of(s).graph != nullptr;
-    r.add((captured ? "kernels captured" : "kernels launched") + kind);
-    static const double seconds = double(number("REHEARSAL_KERNEL", 0))*1e-9;
-    return give(s, seconds, [captured, kind] {
-        if (captured) {
-            rt().add("kernels replayed" + kind);
-        }
-    });
-}
-
-void * take(size_t bytes) {
+static void * take(size_t bytes) {
     void * p = mmap(nullptr, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? nullptr : p;
 }
 
-cudaError_t alloc(void ** p, size_t bytes, bool on_device) {
+static cudaError_t alloc(void ** p, size_t bytes, bool on_device) {
     runtime & r = rt();
     const std::lock_guard<std::recursive_mutex> lock(r.mutex);
     if (on_device && r.used[device] + bytes > r.total) {
@@ -182,7 +23,7 @@ cudaError_t alloc(void ** p, size_t bytes, bool on_device) {
     return cudaSuccess;
 }
 
-cudaError_t give_back(void * p) {
+static cudaError_t give_back(void * p) {
     runtime & r = rt();
     const std::lock_guard<std::recursive_mutex> lock(r.mutex);
     if (!p) {
@@ -200,7 +41,20 @@ cudaError_t give_back(void * p) {
     return cudaSuccess;
 }
 
-} // namespace
+static cudaError_t launch(const void * kernel, cudaStream_t s) {
+    runtime & r = rt();
+    const std::lock_guard<std::recursive_mutex> lock(r.mutex);
+    const auto name = r.kernels.find(kernel);
+    const std::string kind = name == r.kernels.end() ? "" : name->second.find("rkv") != std::string::npos ? " of rolling-kv" : "";
+    const bool captured = of(s).graph != nullptr;
+    r.add((captured ? "kernels captured" : "kernels launched") + kind);
+    static const double seconds = double(number("REHEARSAL_KERNEL", 0))*1e-9;
+    return give(s, seconds, [captured, kind] {
+        if (captured) {
+            rt().add("kernels replayed" + kind);
+        }
+    });
+}
 
 extern "C" {
 
@@ -311,115 +165,6 @@ cudaError_t cudaMemsetAsync(void * p, int value, size_t bytes, cudaStream_t s) {
     const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
     return give(s, 0, [=] { memset(p, value, bytes); });
 }
-
-//
-// streams, events, graphs
-//
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t * s, unsigned int) {
-    const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-    *s = new CUstream_st;
-    rt().streams.insert(*s);
-    return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t s) {
-    const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-    rt().streams.erase(s);
-    delete s;
-    return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-    if (of(s).graph) {
-        return said(cudaErrorStreamCaptureUnsupported);
-    }
-    wait_until(of(s).until);
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t * e) { return cudaEventCreateWithFlags(e, 0); }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t * e, unsigned int) {
-    const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-    rt().add("events");
-    *e = new CUevent_st;
-    return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t e) { delete e; return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-    e->graph = of(s).graph;
-    e->until = of(s).until;
-    return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-    if (e->graph) {
-        return said(cudaErrorStreamCaptureUnsupported);
-    }
-    wait_until(e->until);
-    return cudaSuccess;
-}
-cudaError_t cudaEventQuery(cudaEvent_t e) { return e->graph || now() < e->until ? cudaErrorNotReady : cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float * ms, cudaEvent_t from, cudaEvent_t to) {
-    *ms = float((to->until - from->until)*1e3);
-    return cudaEventQuery(to);
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned int) {
-    of(s).until = std::max(of(s).until, e->until);
-    return said(of(s).graph == e->graph ? cudaSuccess : cudaErrorStreamCaptureIsolation);
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void * data) {
-    {
-        const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-        rt().add("host functions");
-    }
-    return give(s, 0, [=] { fn(data); });
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
-    if (of(s).graph) {
-        return said(cudaErrorStreamCaptureUnsupported);
-    }
-    of(s).graph = new CUgraph_st;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t * graph) {
-    const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-    *graph = of(s).graph;
-    of(s).graph = nullptr;
-    rt().add((*graph)->work.empty() ? "graphs captured without work" : "graphs captured");
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus * status) {
-    *status = of(s).graph ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long) {
-    *exec = new CUgraphExec_st{ graph->work };
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo * info) {
-    exec->work = graph->work;
-    info->result = cudaGraphExecUpdateSuccess;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
-    const std::lock_guard<std::recursive_mutex> lock(rt().mutex);
-    rt().add("graph launches");
-    if (of(s).graph) {
-        return said(cudaErrorStreamCaptureUnsupported);
-    }
-    for (const auto & work : exec->work) {
-        work();
-    }
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { delete graph; return cudaSuccess; }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { delete exec; return cudaSuccess; }
 
 //
 // kernels
