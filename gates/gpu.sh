@@ -18,7 +18,7 @@
 # Exit codes: 0 nothing failed, 1 something did, 2 it could not start.
 set -u
 
-STEPS="nvidia-smi doctor link ops-rkv ops-flash ops-rows logits-f16 logits-q8_0 niah cliff \
+STEPS="nvidia-smi doctor link ops-rkv ops-flash ops-rows logits-f16 logits-q8_0 logits-host niah cliff \
 engine-stream engine-host engine-hybrid engine-auto graphs-on graphs-off sanitizer"
 TOTAL_S=460
 
@@ -192,11 +192,23 @@ step part ops-rows $([ $dry = yes ] && echo 8 || echo 25) \
     "${native[@]}" "$bin/test-backend-ops" test -b "$device" -j "$threads" -o SET_ROWS -p "$rows_filter"
 
 # The gate compares each window with a resident cache; the first one leaves one tile in host memory, the others half and three quarters.
+# Bits are the card's alone where the card attends to everything. What the host attends to has the bits of its own kernel, and is
+# judged by stock's noise.
+spilled=(-m "$small" --ctx $ctx --tile-cells $tile --window-cells $windows --threads "$threads" ${on[@]+"${on[@]}"})
 for type in f16 q8_0; do
-    step whole logits-$type 60 "$bin/rolling-kv" gate logit-equiv -m "$small" --ctx $ctx --tile-cells $tile \
-        --window-cells $windows --cache-type $type --threads "$threads" ${on[@]+"${on[@]}"} --json "$out/logits-$type.json"
+    step whole logits-$type 60 "$bin/rolling-kv" gate logit-equiv "${spilled[@]}" --cache-type $type --tail-engine stream --json "$out/logits-$type.json"
 done
-step whole niah 60 "$bin/rolling-kv" gate niah -m "$model" "${needles[@]}" --window-percent 25 --threads "$threads" \
+cat >"$out/host.toml" <<'SPEC'
+version = 1
+gate = "logit-equiv"
+about = "The host attends to the tail beside the card"
+
+[thresholds.other-bits]
+value = 1e12
+why = "a partial of the host has the bits of the CPU's kernel, and one of the card those of the card's"
+SPEC
+step whole logits-host 60 "$bin/rolling-kv" gate run "$out/host.toml" "${spilled[@]}" --tail-engine host --json "$out/logits-host.json"
+step whole niah 60 "$bin/rolling-kv" gate niah -m "$model" "${needles[@]}" --window-percent 25 --tail-engine stream --threads "$threads" \
     ${on[@]+"${on[@]}"} --json "$out/niah.json"
 step whole cliff 70 "${native[@]}" "$bin/llama-bench" -m "$model" -p 0 -n $bench_tokens -d $depth -r $bench_runs -t "$threads" -fa on -o json \
     --kv-window-cells $bench_windows

@@ -130,6 +130,7 @@ fn results(report: &Value) -> Result<()> {
         ("link", of("link").is_object()),
         ("logits-f16", of("logits-f16").is_object()),
         ("logits-q8_0", of("logits-q8_0").is_object()),
+        ("logits-host", of("logits-host").is_object()),
         ("niah", of("niah").is_object()),
         (
             "cliff",
