@@ -46,6 +46,9 @@ struct rkv_host_engine_api {
 
 #define RKV_HOST_ENGINE_PROC "rkv_host_engine" // const struct rkv_host_engine_api * (void)
 
+// A mark of a device: its partials have the bits of the host's, so that no bit tells who attended to a tile.
+#define RKV_HOST_BITS_PROC "rkv_host_bits"
+
 #ifdef __cplusplus
 }
 #endif

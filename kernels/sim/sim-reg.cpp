@@ -4,6 +4,8 @@
 #include "sim-device.h"
 #include "sim-reg.h"
 
+#include "rkv-host-api.h"
+
 #include "ggml-impl.h"
 
 #include <algorithm>
@@ -164,6 +166,7 @@ void * reg_proc(ggml_backend_reg_t, const char * name) {
         { "ggml_backend_set_n_threads", (void *) backend_set_n_threads },
         { "rkv_tiled",                  (void *) &tiled },
         { RKV_TAIL_TYPES_PROC,          (void *) &tiled },
+        { RKV_HOST_BITS_PROC,           (void *) &tiled },
         { RKV_TAIL_BUFT_PROC,           (void *) dev_tail_buffer_type },
         { RKV_STAGING_SET_PROC,         (void *) backend_staging_set },
         { RKV_STAGING_TOTALS_PROC,      (void *) backend_staging_totals },

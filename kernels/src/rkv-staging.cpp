@@ -66,6 +66,19 @@ static void log_choice(ggml_backend_dev_t dev, const rkv_staging_params & asked,
             t.slot_bytes/1024.0/1024.0, (unsigned) t.copy_cells, asked.copy_cells ? "asked for" : "chosen", t.device_bytes/1024.0/1024.0);
 }
 
+// In order tiled no bit may depend on where a tile lies, nor on how a tail is shared, which is measured anew in every run.
+static rkv_staging_params params_for(ggml_backend_dev_t dev, const rkv_attn_config & config, bool has_tail) {
+    rkv_staging_params params = config.staging;
+    if (params.engine == RKV_TAIL_ENGINE_AUTO && config.tiled && !proc_of<void *>(dev, RKV_HOST_BITS_PROC)) {
+        params.engine = RKV_TAIL_ENGINE_STREAM;
+        if (has_tail) {
+            LLAMA_LOG_INFO("rolling-kv: %s: order tiled: the device attends to its tail by itself, for partials of the host have other bits; --kv-tail-engine hybrid "
+                    "shares it all the same\n", ggml_backend_dev_name(dev));
+        }
+    }
+    return params;
+}
+
 void rkv_staging_set(const std::vector<ggml_backend_t> & backends, const llama_model & model, const rkv_attn_config & config,
         const llama_memory_i * memory) {
     if (config.tile == 0 || !memory || model.hparams.no_alloc) {
@@ -80,7 +93,8 @@ void rkv_staging_set(const std::vector<ggml_backend_t> & backends, const llama_m
         }
         rkv_staging_need need = need_of(dev, model, config.tile, memory);
         need.host = host_engine();
-        if (!set(backend, &config.staging, &need)) {
+        const rkv_staging_params params = params_for(dev, config, need.cells_all > 0);
+        if (!set(backend, &params, &need)) {
             throw std::runtime_error(format("rolling-kv: failed to allocate the slots of the staging ring on device %s; make the window smaller, or "
                         "give a lower --kv-ring-depth", ggml_backend_dev_name(dev)));
         }

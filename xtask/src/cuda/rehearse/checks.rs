@@ -98,6 +98,13 @@ fn hybrid(stage: &Stage) -> Result<String> {
         &format!("{tiles} tiles of the host, {bytes} bytes over the link"),
     )?;
     captured(&seen)?;
+    let mut tiled = spilled("auto", "128").to_vec();
+    tiled.extend(["--order", "tiled"]);
+    let alone = stage.seen(16, &tiled, &[("REHEARSAL_LINK", "2000")])?;
+    want(
+        alone.staged("host_tiles") == 0,
+        "in order tiled the host's bits came among the card's",
+    )?;
     Ok(format!(
         "{tiles} tiles of the host, {bytes} bytes over the link"
     ))
