@@ -256,17 +256,7 @@ void rkv_cuda_ring::measure(bool few_queries, uint64_t link_bytes) {
 
 // Whether a node changes a tail by anything but new rows, which the cache announces: a shift of positions does.
 static bool rewrites_tail(int device, const ggml_tensor * node) {
-    switch (node->op) {
-        case GGML_OP_NONE:
-        case GGML_OP_VIEW:
-        case GGML_OP_RESHAPE:
-        case GGML_OP_PERMUTE:
-        case GGML_OP_TRANSPOSE:
-        case GGML_OP_SET_ROWS:
-            return false;
-        default:
-            return rkv_cuda_in_tail(device, node);
-    }
+    return !ggml_op_is_empty(node->op) && node->op != GGML_OP_SET_ROWS && rkv_cuda_in_tail(device, node);
 }
 
 bool rkv_cuda_ring::begin(const ggml_cgraph * graph) {

@@ -2,12 +2,14 @@
 
 #include "sim-graph.h"
 
+#include "ggml-impl.h"
+
 #include <algorithm>
 
 namespace rkv_sim {
 
 reckoned costs::of_node(const ggml_tensor * node, uint64_t fed) const {
-    if (!computes(node)) {
+    if (ggml_op_is_empty(node->op)) {
         return reckoned(0);
     }
     uint64_t bytes = ggml_nbytes(node);

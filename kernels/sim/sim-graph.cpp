@@ -31,19 +31,6 @@ bool has_feed(const ggml_tensor * node) {
     return feed;
 }
 
-bool computes(const ggml_tensor * t) {
-    switch (t->op) {
-        case GGML_OP_NONE:
-        case GGML_OP_VIEW:
-        case GGML_OP_RESHAPE:
-        case GGML_OP_PERMUTE:
-        case GGML_OP_TRANSPOSE:
-            return false;
-        default:
-            return true;
-    }
-}
-
 // Bytes of the tail that the device itself reads over its link and writes back: a shift of positions turns K there.
 static uint64_t turned_bytes(const device & d, const ggml_tensor * node) {
     if (node->op == GGML_OP_ROPE && in_tail_memory(d, node)) {
@@ -71,7 +58,7 @@ graph_copy::graph_copy(const device & d, ggml_cgraph * source) : d(d) {
             c->src[s] = copy_of(t->src[s]);
         }
         copy->nodes[copy->n_nodes++] = c;
-        rewrites = rewrites || (t->op != GGML_OP_SET_ROWS && computes(t) && in_tail_memory(d, t));
+        rewrites = rewrites || (t->op != GGML_OP_SET_ROWS && !ggml_op_is_empty(t->op) && in_tail_memory(d, t));
 
         turned  += turned_bytes(d, t);
 

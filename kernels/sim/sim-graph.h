@@ -15,9 +15,6 @@ namespace rkv_sim {
 // Whether its tiles are brought while it runs.
 bool has_feed(const ggml_tensor * node);
 
-// Whether the node does anything: views and the like do not.
-bool computes(const ggml_tensor * node);
-
 class graph_copy {
 public:
     graph_copy(const device & d, ggml_cgraph * source);
