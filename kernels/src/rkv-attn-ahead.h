@@ -3,6 +3,9 @@
 // Reads ahead: a thread will read its rows of K and V in a known order, tile after tile, so their lines are asked for
 // a fixed distance before they are needed. The hardware's own prefetcher stops at pages and at the jumps between K
 // and V.
+//
+// Lines are asked for in turns from two columns some KiB apart: while one of them begins a page, and the processor does not yet
+// fetch on by itself there, it does in the other.
 
 #include "rkv-attn-args.h"
 #include "rkv-simd.h"
@@ -29,44 +32,49 @@ public:
     RKV_INLINE void advance(int n) {
         owed += n;
         if (owed > 0) {
-            ask(std::min(owed + LINE - 1, (int) (end - at) + LINE - 1) / LINE);
-        }
-        if (owed > 0) {
-            next_runs();
+            ask();
         }
     }
 
-    // Lines that a loop asks for itself, so many in every step: it keeps what it sums in registers, and calls nothing.
+    // Lines that a loop asks for itself, so many pairs in every step or in every few: it keeps what it sums in registers, and calls
+    // nothing.
     struct lines {
         const char * at;
-        int          per_step;
+        size_t       gap;    // bytes from one column to the other
+        size_t       stride; // bytes from a line to the next; 0: nothing is to be asked for
 
-        RKV_INLINE void ask(int n) {
-            for (int i = 0; i < n; ++i, at += LINE) {
+        template <int PAIRS> RKV_INLINE void ask() {
+            RKV_UNROLL
+            for (int i = 0; i < PAIRS; ++i, at += stride) {
                 prefetch_line(at);
+                prefetch_line(at + gap);
             }
         }
-        RKV_INLINE void ask_step() { ask(per_step); }
     };
 
-    // The lines of the kernel's next `n` steps, of `bytes` each; `n` becomes fewer when the run ends before. Where runs are so short that
-    // the loop would hardly begin, a few steps' lines are asked for here.
-    RKV_INLINE lines take(int & n, int bytes) {
-        if (done || bytes == 0) {
-            return { nullptr, 0 };
+    static RKV_INLINE lines none() {
+        alignas(LINE) static const char nothing[LINE] = {};
+        return { nothing, 0, 0 };
+    }
+
+    // The lines of the kernel's next `n` steps, which use `bytes` each and of which every `period`th asks for `pairs`; `n` becomes fewer
+    // when the columns end before. Where runs are so short that the loop would hardly begin, a few steps' lines are asked for here.
+    RKV_INLINE lines take(int & n, int bytes, int pairs, int period) {
+        if (done || (at == end && !next_columns())) {
+            return none();
         }
-        const int whole = (int) (end - at) / bytes;
-        const int few   = std::min(n, std::max(BURST / bytes, 1));
+        const int whole = gap == 0 ? 0 : (int) (end - at) / (pairs*LINE) * period;
+        const int few   = std::min(n, std::max(BURST / std::max(bytes, 1), 1));
         if (whole < few) {
             n = few;
             advance(n*bytes);
-            return { nullptr, 0 };
+            return none();
         }
         n = std::min(n, whole);
-        const int per_step = bytes / LINE;
-        advance(n*(bytes - per_step*LINE));
-        const lines taken = { at, per_step };
-        at += n*per_step*LINE;
+        const lines taken = { at, gap, LINE };
+        const int   asked = (n + period - 1) / period * pairs;
+        at += asked*LINE;
+        advance(n*bytes - asked*2*LINE);
         return taken;
     }
 
@@ -81,30 +89,27 @@ private:
         int          n_cell, n_head;     // runs
     };
 
-    const char * at  = nullptr;
-    const char * end = nullptr; // of the run
-    int          owed = 0;      // bytes that lines are to be asked for
-    int          lead = 0;      // bytes of the run's first line that lie before it
+    const char * at     = nullptr; // in the first column
+    const char * end    = nullptr; // of the first column
+    size_t       gap    = 0;       // bytes from there to the second one; 0: there is none
+    const char * rest   = nullptr; // of the run, behind both
+    int          n_rest = 0;       // lines
+    int          n_cut  = 0;       // lines of two columns
+    int          owed   = 0;       // bytes that lines are to be asked for
 
     int        d_k, d_v;
     next_fn    next;
     void     * source;
     ahead_tile tile = {};
-    runs       now  = {};
+    runs       part = {};
     int        cell = 0, head = 0; // the next run
     bool       in_v = true;
     bool       done = false;
 
-    RKV_INLINE void ask(int n) {
-        const char * p = at;
-        for (int i = 0; i < n; ++i) {
-            prefetch_line(p + i*LINE);
-        }
-        at   += n*LINE;
-        owed -= n*LINE;
-    }
-    void next_runs();
-    bool step();
+    void ask();
+    bool next_columns();
+    bool next_run();
+    bool next_part();
 };
 
 } // namespace rkv

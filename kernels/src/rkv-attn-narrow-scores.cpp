@@ -14,24 +14,29 @@ namespace rkv {
 static constexpr int N_CELL = 4;
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 
+// Pairs of lines that are asked for with every group of four rows: as many bytes as it reads, or a little less.
+template <typename T> static constexpr int ask_pairs() {
+    return std::max(N_CELL*row_reader<T>::bytes(row_reader<T>::GROUP) / (2*LINE), 1);
+}
+
 // K rows of n consecutive cells.
 struct key_rows {
     const char * k;
     size_t       nb_cell; // bytes
     int          n;
-    size_t       next;    // bytes to the rows that are read four cells later; 0: they are in the first-level cache
-
-    // Row i; past the end the last one again, whose dots are computed but never looked at.
-    RKV_INLINE const char * at(int i) const { return k + std::min(i, n - 1)*nb_cell; }
 };
 
 // s[r*ld + c] = k[c] . q[r]. Each dot is one vector accumulator over d and one tree of additions, whatever R is. D: d, when
-// it is known to the compiler, else 0. `next`: as in key_rows.
+// it is known to the compiler, else 0. The rows after these four are read next.
 template <int R, int D, typename T>
-static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float * const (&q)[R], int d_any, float * s, int ld,
-                                 read_ahead::lines & ahead, size_t next) {
+static RKV_INLINE void dot_block(const char * k, size_t nb_cell, const float * q, int ld_q, int d_any, float * s, int ld,
+                                 read_ahead::lines & ahead) {
     constexpr int GROUP = row_reader<T>::GROUP;
     const int d = D ? D : d_any;
+    const row_reader<T> cell[N_CELL] = {
+        row_reader<T>(k), row_reader<T>(k + nb_cell), row_reader<T>(k + 2*nb_cell), row_reader<T>(k + 3*nb_cell),
+    };
+    const size_t next = N_CELL*nb_cell;
     vf acc[R][N_CELL];
     RKV_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -43,20 +48,20 @@ static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float *
     int i = 0;
     RKV_UNROLL_FEW
     for (; i + GROUP <= d; i += GROUP) {
-        ahead.ask_step();
-        if (next && row_reader<T>::offset(i) % LINE < row_reader<T>::offset(GROUP)) { // a line begins
+        ahead.ask<ask_pairs<T>()>();
+        if (row_reader<T>::offset(i) % LINE < row_reader<T>::offset(GROUP)) { // a line begins
             RKV_UNROLL
             for (int c = 0; c < N_CELL; ++c) {
-                prefetch_next(k[c].at(i) + next);
+                prefetch_next(cell[c].at(i) + next);
             }
         }
-        const auto s0 = k[0].scale_at(i), s1 = k[1].scale_at(i), s2 = k[2].scale_at(i), s3 = k[3].scale_at(i);
+        const auto s0 = cell[0].scale_at(i), s1 = cell[1].scale_at(i), s2 = cell[2].scale_at(i), s3 = cell[3].scale_at(i);
         RKV_UNROLL
         for (int j = i; j < i + GROUP; j += LANES) {
-            const vf x0 = k[0].load(j, s0), x1 = k[1].load(j, s1), x2 = k[2].load(j, s2), x3 = k[3].load(j, s3);
+            const vf x0 = cell[0].load(j, s0), x1 = cell[1].load(j, s1), x2 = cell[2].load(j, s2), x3 = cell[3].load(j, s3);
             RKV_UNROLL
             for (int r = 0; r < R; ++r) {
-                const vf y = vf_load(q[r] + j);
+                const vf y = vf_load(q + r*ld_q + j);
                 acc[r][0] = vf_fma(x0, y, acc[r][0]);
                 acc[r][1] = vf_fma(x1, y, acc[r][1]);
                 acc[r][2] = vf_fma(x2, y, acc[r][2]);
@@ -67,10 +72,10 @@ static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float *
     if (i < d) {
         RKV_UNROLL
         for (int r = 0; r < R; ++r) {
-            const vf y = vf_load_part(q[r] + i, d - i);
+            const vf y = vf_load_part(q + r*ld_q + i, d - i);
             RKV_UNROLL
             for (int c = 0; c < N_CELL; ++c) {
-                acc[r][c] = vf_fma(k[c].load_part(i, d - i), y, acc[r][c]);
+                acc[r][c] = vf_fma(cell[c].load_part(i, d - i), y, acc[r][c]);
             }
         }
     }
@@ -78,25 +83,22 @@ static RKV_INLINE void dot_block(const row_reader<T> (&k)[N_CELL], const float *
 }
 
 template <int R, int D, typename T>
-static void dot_cells(const key_rows & w, read_ahead::lines ahead, const float * const * queries, int d, float * s, int ld) {
-    const int of_group = ahead.per_step;
-    ahead.per_step /= std::max(d / row_reader<T>::GROUP, 1);
-    const int first = of_group - ahead.per_step * (d / row_reader<T>::GROUP);
-    const float * q[R];
-    for (int r = 0; r < R; ++r) {
-        q[r] = queries[r];
+static void dot_cells(const key_rows & w, read_ahead::lines ahead, const float * q, int d, float * s, int ld) {
+    const int    ld_q = round_up_lanes(D ? D : d);
+    const size_t nb   = w.nb_cell;
+    const char * k    = w.k;
+    int c = 0;
+    for (; c + N_CELL <= w.n; c += N_CELL, k += N_CELL*nb) {
+        dot_block<R, D, T>(k, nb, q, ld_q, d, s + c, ld, ahead);
     }
-    for (int c = 0; c < w.n; c += N_CELL) {
-        ahead.ask(first);
-        const row_reader<T> k[N_CELL] = {
-            row_reader<T>(w.at(c)), row_reader<T>(w.at(c + 1)), row_reader<T>(w.at(c + 2)), row_reader<T>(w.at(c + 3)),
-        };
-        dot_block<R, D, T>(k, q, d, s + c, ld, ahead, w.next);
+    // The last few one by one: a dot and three copies, which the next one overwrites.
+    for (; c < w.n; ++c, k += nb) {
+        dot_block<R, D, T>(k, 0, q, ld_q, d, s + c, ld, ahead);
     }
 }
 
 template <int R, typename T>
-static void dot_sized(const key_rows & w, read_ahead::lines ahead, const float * const * q, int d, float * s, int ld) {
+static void dot_sized(const key_rows & w, read_ahead::lines ahead, const float * q, int d, float * s, int ld) {
     switch (d) {
         case 64:  dot_cells<R, 64, T>(w, ahead, q, d, s, ld); break;
         case 128: dot_cells<R, 128, T>(w, ahead, q, d, s, ld); break;
@@ -106,16 +108,17 @@ static void dot_sized(const key_rows & w, read_ahead::lines ahead, const float *
 
 // The n query rows of one KV head, in groups of even size; the first asks for what is read later.
 template <typename T>
-static void dot_rows(const key_rows & w, read_ahead::lines ahead, const float * const * q, int n, int d, float * s, int ld) {
+static void dot_rows(const key_rows & w, read_ahead::lines ahead, const float * q, int n, int d, float * s, int ld) {
     const int n_group = (n + N_ROW_MAX - 1) / N_ROW_MAX;
-    for (int g = 0, r = 0; g < n_group; ++g, ahead = { nullptr, 0 }) {
+    for (int g = 0, r = 0; g < n_group; ++g, ahead = read_ahead::none()) {
         const int size = (n - r) / (n_group - g);
-        float * out = s + (size_t) r*ld;
+        const float * in  = q + (size_t) r*round_up_lanes(d);
+        float       * out = s + (size_t) r*ld;
         switch (size) {
-            case 1:  dot_sized<1, T>(w, ahead, q + r, d, out, ld); break;
-            case 2:  dot_sized<2, T>(w, ahead, q + r, d, out, ld); break;
-            case 3:  dot_sized<3, T>(w, ahead, q + r, d, out, ld); break;
-            default: dot_sized<N_ROW_MAX, T>(w, ahead, q + r, d, out, ld); break;
+            case 1:  dot_sized<1, T>(w, ahead, in, d, out, ld); break;
+            case 2:  dot_sized<2, T>(w, ahead, in, d, out, ld); break;
+            case 3:  dot_sized<3, T>(w, ahead, in, d, out, ld); break;
+            default: dot_sized<N_ROW_MAX, T>(w, ahead, in, d, out, ld); break;
         }
         r += size;
     }
@@ -126,7 +129,7 @@ template <typename T>
 static void scores_of_rows(const attn_args & a, const narrow_tile & t, narrow_scratch & s, int h, int c, const key_rows & w,
                            read_ahead::lines ahead) {
     const head_rows r = rows_of_head(a, t, h);
-    dot_rows<T>(w, ahead, s.queries + (r.begin - t.row0), r.end - r.begin, a.d_k,
+    dot_rows<T>(w, ahead, s.queries + (size_t) (r.begin - t.row0)*round_up_lanes(a.d_k), r.end - r.begin, a.d_k,
                 s.scores + (size_t) (r.begin - t.row0)*s.ld_scores + c, s.ld_scores);
 }
 
@@ -136,9 +139,9 @@ static void scores_as_they_lie(const attn_args & a, const narrow_tile & t, narro
     const char * first = t.rows.k + h*t.rows.k_nb_head;
     for (const int end = c + n; c < end;) {
         int groups = (end - c + N_CELL - 1) / N_CELL;
-        const read_ahead::lines lines = ahead.take(groups, N_CELL*row);
+        const read_ahead::lines lines = ahead.take(groups, N_CELL*row, std::max(a.d_k / row_reader<T>::GROUP, 1)*ask_pairs<T>(), 1);
         const int some = std::min(groups*N_CELL, end - c);
-        scores_of_rows<T>(a, t, s, h, c, { first + c*t.rows.k_nb_cell, t.rows.k_nb_cell, some, N_CELL*t.rows.k_nb_cell }, lines);
+        scores_of_rows<T>(a, t, s, h, c, { first + c*t.rows.k_nb_cell, t.rows.k_nb_cell, some }, lines);
         c += some;
     }
 }
@@ -153,7 +156,7 @@ static void scores_unpacked(const attn_args & a, const narrow_tile & t, narrow_s
         for (int i = 0; i < some; ++i) {
             unpack(t.rows.k + (c + i)*t.rows.k_nb_cell + h*t.rows.k_nb_head, s.unpacked + i*ld, a.d_k);
         }
-        scores_of_rows<float>(a, t, s, h, c, { (const char *) s.unpacked, ld*sizeof(float), some, 0 }, { nullptr, 0 });
+        scores_of_rows<float>(a, t, s, h, c, { (const char *) s.unpacked, ld*sizeof(float), some }, read_ahead::none());
     }
 }
 

@@ -30,48 +30,63 @@ struct value_rows {
     size_t        next;    // bytes to the row that is read a few cells later; 0: it is in the first-level cache
 };
 
+// How a loop over cells asks for as many bytes as it reads, when it reads so many of each.
+template <int BYTES> struct asking {
+    static constexpr int PAIRS  = BYTES < 2*LINE ? 1 : BYTES / (2*LINE);
+    static constexpr int PERIOD = BYTES < 2*LINE ? (2*LINE + BYTES - 1) / BYTES : 1; // cells
+};
+
 // o[r][0 .. C*LANES) (+)= sum over cells of p[r] * v. WHOLE: the vectors are, else the one vector has `part` elements.
+// Inlined: a call for every few cells took a tenth of the time.
 template <int R, int C, bool WHOLE, typename T>
-static void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, int col, int part, float * o, int ld_o) {
+static RKV_INLINE void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, int col, int part, float * o, int ld_o) {
+    typedef asking<row_reader<T>::bytes(C*LANES)> ask;
     vf acc[R][C];
+    o += (size_t) row*ld_o + col;
     RKV_UNROLL
     for (int r = 0; r < R; ++r) {
         RKV_UNROLL
         for (int c = 0; c < C; ++c) {
-            acc[r][c] = w.first ? vf_zero() : vf_load(o + (size_t) (row + r)*ld_o + col + c*LANES);
+            acc[r][c] = w.first ? vf_zero() : vf_load(o + r*ld_o + c*LANES);
         }
     }
-    const float * p = w.p + (size_t) row*w.ld_p;
-    const char  * v = w.v;
-    for (int t = 0; t < w.n; ++t, v += w.nb_cell) {
-        ahead.ask_step();
-        const row_reader<T> cell(v);
-        for (int b = 0; w.next && b < row_reader<T>::offset(C*LANES); b += LINE) {
-            prefetch_next(cell.at(col) + b + w.next);
+    const size_t  ld = w.ld_p, nb = w.nb_cell, next = w.next;
+    const float * p  = w.p + row*ld;
+    const char  * v  = w.v + row_reader<T>::offset(col);
+    const int     in = C*LANES % row_reader<T>::GROUP == 0 ? 0 : col % row_reader<T>::GROUP;
+    for (int t = 0; t < w.n; ++t, v += nb, ++p) {
+        if (ahead.stride > 0 && t % ask::PERIOD == 0) {
+            ahead.ask<ask::PAIRS>();
+        }
+        RKV_UNROLL
+        for (int b = 0; b < row_reader<T>::bytes(C*LANES); b += LINE) {
+            prefetch_next(v + b + next);
         }
         vf weight[R];
         RKV_UNROLL
         for (int r = 0; r < R; ++r) {
-            weight[r] = vf_set1(p[r*w.ld_p + t]);
+            weight[r] = vf_set1(p[r*ld]);
         }
-        auto scale = cell.scale_at(col);
+        const row_reader<T> cell(v);
+        auto scale = cell.scale_at(in);
         RKV_UNROLL
         for (int c = 0; c < C; ++c) {
-            if (c > 0 && c*LANES % row_reader<T>::GROUP == 0) {
-                scale = cell.scale_at(col + c*LANES);
+            if (c > 0 && (in + c*LANES) % row_reader<T>::GROUP == 0) {
+                scale = cell.scale_at(in + c*LANES);
             }
-            const vf x = WHOLE ? cell.load(col + c*LANES, scale) : cell.load_part(col, part);
+            const vf x = WHOLE ? cell.load(in + c*LANES, scale) : cell.load_part(in, part);
             RKV_UNROLL
             for (int r = 0; r < R; ++r) {
                 acc[r][c] = vf_fma(x, weight[r], acc[r][c]);
             }
         }
     }
+    RKV_FORGET(o);
     RKV_UNROLL
     for (int r = 0; r < R; ++r) {
         RKV_UNROLL
         for (int c = 0; c < C; ++c) {
-            vf_store(o + (size_t) (row + r)*ld_o + col + c*LANES, acc[r][c]);
+            vf_store(o + r*ld_o + c*LANES, acc[r][c]);
         }
     }
 }
@@ -79,15 +94,16 @@ static void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, 
 // The first rows of a head ask for what is read later, as many bytes as they read.
 template <int R, int C, bool WHOLE, typename T>
 static RKV_INLINE void weigh_told(value_rows w, int row, int col, int d_v, float * o, int ld_o) {
+    typedef asking<row_reader<T>::bytes(C*LANES)> ask;
     const int end  = std::min(col + C*LANES, d_v);
     const int part = end - col;
     if (row > 0) {
-        weigh_block<R, C, WHOLE, T>(w, { nullptr, 0 }, row, col, part, o, ld_o);
+        weigh_block<R, C, WHOLE, T>(w, read_ahead::none(), row, col, part, o, ld_o);
         return;
     }
     for (int left = w.n; left > 0; left -= w.n, w.v += w.n*w.nb_cell, w.p += w.n, w.first = false) {
         w.n = left;
-        const read_ahead::lines lines = w.ahead->take(w.n, w.row*end/d_v - w.row*col/d_v);
+        const read_ahead::lines lines = w.ahead->take(w.n, w.row*end/d_v - w.row*col/d_v, ask::PAIRS, ask::PERIOD);
         weigh_block<R, C, WHOLE, T>(w, lines, row, col, part, o, ld_o);
     }
 }

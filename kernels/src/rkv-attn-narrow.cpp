@@ -26,7 +26,7 @@ narrow_scratch narrow_scratch::carve(arena & mem, const attn_args & a, int n_row
     narrow_scratch s;
     s.ld_scores = (n_cells + 15) / 16 * 16;
     s.scores    = mem.take<float>((size_t) n_rows * s.ld_scores);
-    s.queries   = mem.take<const float *>(n_rows);
+    s.queries   = mem.take<float>((size_t) n_rows * round_up_lanes(a.d_k));
     s.slopes    = mem.take<float>(a.n_head);
     s.unpacked  = mem.take<float>(std::max(four, UNPACK_FLOATS));
     s.dead      = mem.take<uint16_t>(n_cells);
@@ -131,9 +131,9 @@ static void softmax_rows(const attn_args & a, const narrow_tile & t, narrow_scra
 
 void narrow_partial(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead,
                     float * head_sums, float * o, int ld_o) {
-    const int n_rows = t.row1 - t.row0;
-    for (int i = 0; i < n_rows; ++i) {
-        s.queries[i] = a.query(t.stream, (t.row0 + i) / a.n_q, (t.row0 + i) % a.n_q);
+    for (int i = 0; i < t.row1 - t.row0; ++i) {
+        const float * q = a.query(t.stream, (t.row0 + i) / a.n_q, (t.row0 + i) % a.n_q);
+        memcpy(s.queries + (size_t) i*round_up_lanes(a.d_k), q, a.d_k*sizeof(float));
     }
     find_runs(a, t, s);
     narrow_scores(a, t, s, ahead);

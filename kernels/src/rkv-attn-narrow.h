@@ -27,7 +27,7 @@ struct cell_run {
 // Buffers of one thread.
 struct narrow_scratch {
     float        * scores;   // [rows, cells of a tile rounded up]; logits, then their exponentials
-    const float ** queries;  // [rows]
+    float        * queries;  // [rows, d_k rounded up to whole vectors]
     float        * slopes;   // [n_head]
     float        * unpacked; // [UNPACK_FLOATS, or four rows when those are longer]
     uint16_t     * dead;     // [cells of a tile]: 1 when no query sees the cell

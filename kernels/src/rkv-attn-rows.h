@@ -21,6 +21,7 @@ template <typename T> struct row_reader {
 
     // Bytes from the row's begin to element i, the first of a group.
     static constexpr int offset(int i) { return i*(int) sizeof(T); }
+    static constexpr int bytes(int n) { return offset(n); }
 
     RKV_INLINE const char * at(int i) const { return (const char *) p + offset(i); }
 
@@ -40,6 +41,7 @@ template <> struct row_reader<block_q8_0> {
     explicit row_reader(const char * row) : b((const block_q8_0 *) row) {}
 
     static constexpr int offset(int i) { return i / GROUP * (int) sizeof(block_q8_0); }
+    static constexpr int bytes(int n) { return offset(n + GROUP - 1); }
 
     RKV_INLINE const char * at(int i) const { return (const char *) b + offset(i); }
 

@@ -46,6 +46,14 @@
 #define RKV_INLINE inline
 #endif
 
+// The compiler forgets what it knows of a pointer: it computes addresses anew after a loop, which it would else keep in registers
+// meanwhile.
+#if defined(__GNUC__)
+#define RKV_FORGET(p) __asm__("" : "+r"(p))
+#else
+#define RKV_FORGET(p) (void) (p)
+#endif
+
 namespace rkv {
 
 static constexpr int LINE = 64; // bytes of a line of the caches

@@ -84,9 +84,11 @@ static void use_part(const layout & l, read_ahead & ahead, int cells_a_step, siz
             const int end = std::min(c + block, l.n_cells);
             for (int at = c; at < end;) {
                 int n = (end - at + cells_a_step - 1)/cells_a_step;
-                read_ahead::lines lines = ahead.take(n, cells_a_step*(int) l.row());
-                for (int i = 0; i < n; ++i) {
-                    lines.ask_step();
+                const int bytes  = cells_a_step*(int) l.row();
+                const int period = std::max(2*LINE/bytes, 1); // steps that read a pair of lines
+                read_ahead::lines lines = ahead.take(n, bytes, 1, period);
+                for (int i = 0; lines.stride > 0 && i < n; i += period) {
+                    lines.ask<1>();
                 }
                 const int cells = std::min(n*cells_a_step, end - at);
                 at   += cells;
