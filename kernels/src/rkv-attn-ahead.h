@@ -60,6 +60,10 @@ public:
     // The lines of the kernel's next `n` steps, which use `bytes` each and of which every `period`th asks for `pairs`; `n` becomes fewer
     // when the columns end before. Where runs are so short that the loop would hardly begin, a few steps' lines are asked for here.
     RKV_INLINE lines take(int & n, int bytes, int pairs, int period) {
+        if (owed <= -2*BURST) { // a loop can only ask for whole pairs, and was ahead of what it used
+            owed += n*bytes;
+            return none();
+        }
         if (done || (at == end && !next_columns())) {
             return none();
         }
