@@ -15,7 +15,7 @@ static constexpr int N_CELL = 4;
 static constexpr int N_ROW_MAX = N_VREG == 32 ? 4 : 3;
 
 // How the walk over d asks for as many bytes of four rows as it reads, or a little less.
-template <typename T> struct asking {
+template <typename T> struct asking_rows {
     static constexpr int BYTES  = N_CELL*row_reader<T>::bytes(row_reader<T>::GROUP);
     static constexpr int PAIRS  = BYTES < 2*LINE ? 1 : BYTES / (2*LINE);
     static constexpr int PERIOD = BYTES < 2*LINE ? 2*LINE / BYTES : 1; // groups of elements
@@ -52,8 +52,8 @@ static RKV_INLINE void dot_block(const char * k, size_t nb_cell, const float * q
     int i = 0;
     RKV_UNROLL_FEW
     for (; i + GROUP <= d; i += GROUP) {
-        if (i / GROUP % asking<T>::PERIOD == 0) {
-            ahead.ask<asking<T>::PAIRS>();
+        if (i / GROUP % asking_rows<T>::PERIOD == 0) {
+            ahead.ask<asking_rows<T>::PAIRS>();
         }
         if (row_reader<T>::offset(i) % LINE < row_reader<T>::offset(GROUP)) { // a line begins
             RKV_UNROLL
@@ -145,7 +145,7 @@ static void scores_as_they_lie(const attn_args & a, const narrow_tile & t, narro
     const char * first = t.rows.k + h*t.rows.k_nb_head;
     for (const int end = c + n; c < end;) {
         int groups = (end - c + N_CELL - 1) / N_CELL;
-        const read_ahead::lines lines = ahead.take(groups, N_CELL*row, asking<T>::pairs(a.d_k), 1);
+        const read_ahead::lines lines = ahead.take(groups, N_CELL*row, asking_rows<T>::pairs(a.d_k), 1);
         const int some = std::min(groups*N_CELL, end - c);
         scores_of_rows<T>(a, t, s, h, c, { first + c*t.rows.k_nb_cell, t.rows.k_nb_cell, some }, lines);
         c += some;

@@ -31,7 +31,7 @@ struct value_rows {
 };
 
 // How a loop over cells asks for as many bytes as it reads, when it reads so many of each.
-template <int BYTES> struct asking {
+template <int BYTES> struct asking_cells {
     static constexpr int PAIRS  = BYTES < 2*LINE ? 1 : BYTES / (2*LINE);
     static constexpr int PERIOD = BYTES < 2*LINE ? (2*LINE + BYTES - 1) / BYTES : 1; // cells
 };
@@ -40,7 +40,7 @@ template <int BYTES> struct asking {
 // Inlined: a call for every few cells took a tenth of the time.
 template <int R, int C, bool WHOLE, typename T>
 static RKV_INLINE void weigh_block(const value_rows & w, read_ahead::lines ahead, int row, int col, int part, float * o, int ld_o) {
-    typedef asking<row_reader<T>::bytes(C*LANES)> ask;
+    typedef asking_cells<row_reader<T>::bytes(C*LANES)> ask;
     vf acc[R][C];
     o += (size_t) row*ld_o + col;
     RKV_UNROLL
@@ -94,7 +94,7 @@ static RKV_INLINE void weigh_block(const value_rows & w, read_ahead::lines ahead
 // The first rows of a head ask for what is read later, as many bytes as they read.
 template <int R, int C, bool WHOLE, typename T>
 static RKV_INLINE void weigh_told(value_rows w, int row, int col, int d_v, float * o, int ld_o) {
-    typedef asking<row_reader<T>::bytes(C*LANES)> ask;
+    typedef asking_cells<row_reader<T>::bytes(C*LANES)> ask;
     const int end  = std::min(col + C*LANES, d_v);
     const int part = end - col;
     if (row > 0) {
