@@ -81,8 +81,8 @@ struct rkv_tile_feed {
     void (*release)(void * user, int stream, int tile, int nth);
     // Whether the partials of this tile are computed elsewhere. Waits for nothing. Only of nodes with few queries.
     bool (*by_host)(void * user, int stream, int tile);
-    // Waits until they are there. Called by every thread, also when they are not needed.
-    void (*partials)(void * user, int stream, int tile, struct rkv_tile_partials * partials);
+    // Waits until they are there. Called by each of `nth` threads, also when they are not needed.
+    void (*partials)(void * user, int stream, int tile, int nth, struct rkv_tile_partials * partials);
 };
 
 // Faults that a gate injects to show that it can fail. RKV_FAULT_NONE outside of gates.

@@ -63,15 +63,29 @@ struct feed_calls {
         }
     }
 
-    static int index(const node_feed & n, int stream, int tile) { return n.index[size_t(stream)*n.n_tile + tile]; }
+    static int place(const node_feed & n, int stream, int tile) { return stream*n.n_tile + tile; }
+    static int index(const node_feed & n, int stream, int tile) { return n.index[place(n, stream, tile)]; }
+
+    static void enter(node_feed & n, int stream, int tile) {
+        if (n.order) {
+            n.order->enter(place(n, stream, tile));
+        }
+    }
+    static void leave(node_feed & n, int stream, int tile, int nth) {
+        if (n.order) {
+            n.order->leave(place(n, stream, tile), nth);
+        }
+    }
 
     static bool brings(void * user, int stream, int tile) { return index(of(user), stream, tile) >= 0; }
     static bool by_host(void * user, int stream, int tile) { return index(of(user), stream, tile) < rkv::NOT_BROUGHT; }
 
-    static void partials(void * user, int stream, int tile, rkv_tile_partials * partials) {
+    static void partials(void * user, int stream, int tile, int nth, rkv_tile_partials * partials) {
         node_feed & n = of(user);
         staging & owner = *n.owner;
+        enter(n, stream, tile);
         owner.host.wait(*n.host, size_t(rkv::host_tile(index(n, stream, tile))), owner.ring ? owner.ring->copies.get() : nullptr, *partials);
+        leave(n, stream, tile, nth);
     }
 
     static void acquire(void * user, int stream, int tile, rkv_fed_tile * fed) {
@@ -80,6 +94,7 @@ struct feed_calls {
         const auto & use = n.step->uses[i];
         auto & ring = *n.owner->ring;
 
+        enter(n, stream, tile);
         const uint64_t waited = ring.copies->wait(use);
         if (waited && !n.step->waited[i].exchange(true)) {
             n.owner->stalls++;
@@ -105,6 +120,7 @@ struct feed_calls {
             owner.clock.pass(owner.d.cost.of_bytes(n.step->tiles[i].all.bytes()));
             owner.ring->copies->released(n.step->uses[i].released);
         }
+        leave(n, stream, tile, nth);
     }
 };
 
@@ -211,6 +227,9 @@ std::shared_ptr<step_feeds> staging::begin(graph_copy & graph, int n_threads) {
     give_copies(*step);
     for (node_feed & n : step->nodes) {
         n.owner = this;
+        if (d.cfg.by_clock) {
+            n.order = std::make_unique<turns>();
+        }
         n.feed  = { &n, feed_calls::begin, feed_calls::brings, feed_calls::acquire, feed_calls::release, feed_calls::by_host, feed_calls::partials };
         const rkv_tile_feed * feed = &n.feed;
         memcpy(n.node->op_params + RKV_OP_PARAM_FEED, &feed, sizeof(feed));

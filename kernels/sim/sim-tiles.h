@@ -5,6 +5,7 @@
 #include "sim-clock.h"
 #include "sim-graph.h"
 #include "sim-host.h"
+#include "sim-turns.h"
 
 #include "rkv-attn-node.h"
 #include "rkv-balance.h"
@@ -32,7 +33,8 @@ struct node_feed {
     reckoned          base;   // what the node takes besides its tiles
     int               n_tile;
     std::vector<int>  index;  // [n_stream, n_tile] into the step's tiles; rkv::NOT_BROUGHT: read where it lies; rkv::host_tile(i): the host's
-    std::unique_ptr<host_work> host; // what the host attends to, or NULL
+    std::unique_ptr<host_work> host;  // what the host attends to, or NULL
+    std::unique_ptr<turns>     order; // of the threads, where time is reckoned, or NULL
 };
 
 // One step. Lives until its graph has run.

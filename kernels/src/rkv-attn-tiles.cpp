@@ -189,7 +189,7 @@ void tiles_driver::compute_fed(const mask_table & table, int64_t round, int64_t 
 void tiles_driver::take_partials(const mask_table & table, int64_t round, int64_t place) {
     const narrow_tile t = unit_of(table, place, 0);
     rkv_tile_partials p;
-    a.feed->partials(a.feed->user, t.stream, t.tile, &p);
+    a.feed->partials(a.feed->user, t.stream, t.tile, nth, &p);
     if (t.mask.begin >= t.mask.end) {
         return;
     }

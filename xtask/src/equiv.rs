@@ -268,6 +268,9 @@ impl Gate {
     }
 }
 
+/// How a gate begins the line of a check that does not hold.
+const FAILED: &str = "FAILED: ";
+
 /// Without a fault the gate passes; with one it fails, and says so. That it could not run is neither.
 fn judge(ended: &Ended, fault: Option<&str>) -> Result<()> {
     let (code, word) = match fault {
@@ -278,9 +281,12 @@ fn judge(ended: &Ended, fault: Option<&str>) -> Result<()> {
     if ended.status.code() == Some(code) && last == word {
         return Ok(());
     }
+    // The table above is cut where only the end of a long log is kept.
+    let failed = ended.text.lines().filter(|line| line.starts_with(FAILED));
+    let failed: String = failed.map(|line| format!("; {line}")).collect();
     Err(Error::wrong(
         format!(
-            "the gate with {} ended with {} and {last:?}, where {word} is expected",
+            "the gate with {} ended with {} and {last:?}, where {word} is expected{failed}",
             fault.map_or("no fault".to_owned(), |fault| format!(
                 "the fault {fault:?}"
             )),
@@ -320,6 +326,14 @@ mod tests {
         let fail = ended("echo FAIL; exit 1");
         assert!(judge(&pass, None).is_ok() && judge(&fail, Some("flip")).is_ok());
         assert!(judge(&fail, None).is_err() && judge(&pass, Some("flip")).is_err());
+    }
+
+    #[test]
+    fn what_did_not_hold_is_named() {
+        let fail = ended("echo 'ok: one'; echo 'FAILED: two: 3 <= 2'; echo FAIL; exit 1");
+        let said = judge(&fail, None).unwrap_err().to_string();
+        assert!(said.contains("; FAILED: two: 3 <= 2"), "{said}");
+        assert!(!said.contains("one"), "{said}");
     }
 
     #[test]
