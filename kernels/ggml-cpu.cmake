@@ -5,6 +5,7 @@ list(APPEND GGML_CPU_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-blocks.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-mask.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-merge.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-narrow-q8.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-narrow-scores.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-narrow-values.cpp
     ${CMAKE_CURRENT_LIST_DIR}/src/rkv-attn-narrow.cpp

@@ -152,6 +152,41 @@ static void scores_as_they_lie(const attn_args & a, const narrow_tile & t, narro
     }
 }
 
+#if defined(RKV_Q8_DOTS)
+
+// Rows that are fewer than are scored at once, with others behind them that are scored for nothing: a copy, for the memory behind
+// them may not be the cache's.
+static const char * copy_rows(const char * k, size_t nb_cell, int n, int row, char * to) {
+    for (int i = 0; i < n; ++i) {
+        memcpy(to + i*row, k + i*nb_cell, row);
+    }
+    memset(to + n*row, 0, (Q8_CELLS - n)*row);
+    return to;
+}
+
+static void scores_in_bytes(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead, int h, int c,
+                            int n, int row) {
+    const head_rows r = rows_of_head(a, t, h);
+    const char * first = t.rows.k + h*t.rows.k_nb_head;
+    float      * out   = s.scores + (size_t) (r.begin - t.row0)*s.ld_scores;
+    q8_rows w = { first, t.rows.k_nb_cell, a.d_k / Q8_BLOCK, s.quants + (r.begin - t.row0), r.end - r.begin, t.row1 - t.row0 };
+    for (const int end = c + n; c < end;) {
+        int groups = (end - c + Q8_CELLS - 1) / Q8_CELLS;
+        read_ahead::lines lines = ahead.take(groups, Q8_CELLS*row, w.n_block*Q8_PAIRS, 1);
+        for (; groups > 0; --groups, c += Q8_CELLS) {
+            w.k = first + c*t.rows.k_nb_cell;
+            if (end - c < Q8_CELLS) {
+                w.k       = copy_rows(w.k, w.nb_cell, end - c, row, (char *) s.unpacked);
+                w.nb_cell = row;
+            }
+            q8_scores(w, lines, out + c, s.ld_scores);
+        }
+        ahead.advance(std::min(end - c, 0)*row); // told of rows that are not there
+    }
+}
+
+#endif
+
 static void scores_unpacked(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead, int h, int c,
                             int n, int row) {
     const unpack_fn unpack = unpack_for(t.rows.k_type);
@@ -169,6 +204,11 @@ static void scores_unpacked(const attn_args & a, const narrow_tile & t, narrow_s
 typedef void (*head_fn)(const attn_args &, const narrow_tile &, narrow_scratch &, read_ahead &, int, int, int, int);
 
 static head_fn head_for(const attn_args & a, ggml_type type) {
+#if defined(RKV_Q8_DOTS)
+    if (type == GGML_TYPE_Q8_0) {
+        return scores_in_bytes;
+    }
+#endif
     if (narrow_unpacks(a, type)) {
         return scores_unpacked;
     }
@@ -186,9 +226,10 @@ void narrow_scores(const attn_args & a, const narrow_tile & t, narrow_scratch & 
     const int row   = (int) ggml_row_size(t.rows.k_type, a.d_k);
     const int h0    = head_begin(a, t);
     const int h1    = head_end(a, t);
-    const int begin = t.mask.begin / N_CELL * N_CELL;
-    const int end   = std::min((t.mask.end + N_CELL - 1) / N_CELL * N_CELL, t.rows.n_cells);
-    const int block = block_cells(row*(h1 - h0));
+    const int step  = Q8_DOTS && t.rows.k_type == GGML_TYPE_Q8_0 ? Q8_CELLS : N_CELL;
+    const int begin = t.mask.begin / step * step;
+    const int end   = std::min((t.mask.end + step - 1) / step * step, t.rows.n_cells);
+    const int block = (block_cells(row*(h1 - h0)) + step - 1) / step * step;
     ahead.advance(begin*row*(h1 - h0));
     for (int c = begin; c < end; c += block) {
         for (int h = h0; h < h1; ++h) {

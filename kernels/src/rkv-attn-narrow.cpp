@@ -22,16 +22,20 @@ bool narrow_unpacks(const attn_args & a, ggml_type type) {
 narrow_scratch narrow_scratch::carve(arena & mem, const attn_args & a, int n_rows) {
     const int n_cells = (int) std::min<int64_t>(a.tile, a.n_kv);
     const int four    = 4 * round_up_lanes(std::max(a.d_k, a.d_v));
+    const int q8_rows = Q8_CELLS * (int) ggml_row_size(GGML_TYPE_Q8_0, a.d_k / Q8_BLOCK * Q8_BLOCK) / (int) sizeof(float);
 
     narrow_scratch s;
-    s.ld_scores = (n_cells + 15) / 16 * 16;
+    s.ld_scores = (n_cells + 31) / 32 * 32;
     s.scores    = mem.take<float>((size_t) n_rows * s.ld_scores);
     s.queries   = mem.take<float>((size_t) n_rows * round_up_lanes(a.d_k));
+    s.quants    = mem.take<q8_query>(Q8_DOTS ? (size_t) n_rows * (a.d_k / Q8_BLOCK) : 0);
     s.slopes    = mem.take<float>(a.n_head);
-    s.unpacked  = mem.take<float>(std::max(four, UNPACK_FLOATS));
+    s.unpacked  = mem.take<float>(std::max({ four, UNPACK_FLOATS, q8_rows }));
     s.dead      = mem.take<uint16_t>(n_cells);
     s.runs      = mem.take<cell_run>(n_cells / 2 + 1);
     s.n_run     = 0;
+    s.stream    = s.row0 = s.row1 = -1;
+    s.has_quants = false;
     return s;
 }
 
@@ -129,12 +133,32 @@ static void softmax_rows(const attn_args & a, const narrow_tile & t, narrow_scra
     }
 }
 
+// The query rows of a tile side by side, unless they are there from the tile before.
+static void take_queries(const attn_args & a, const narrow_tile & t, narrow_scratch & s) {
+    const int  n    = t.row1 - t.row0;
+    const int  ld   = round_up_lanes(a.d_k);
+    const bool same = t.stream == s.stream && t.row0 == s.row0 && t.row1 == s.row1;
+    if (!same) {
+        for (int i = 0; i < n; ++i) {
+            const float * q = a.query(t.stream, (t.row0 + i) / a.n_q, (t.row0 + i) % a.n_q);
+            memcpy(s.queries + (size_t) i*ld, q, a.d_k*sizeof(float));
+        }
+    }
+#if defined(RKV_Q8_DOTS)
+    const bool wanted = t.rows.k_type == GGML_TYPE_Q8_0;
+    for (int i = 0; i < n && wanted && !(same && s.has_quants); ++i) {
+        q8_query_make(s.queries + (size_t) i*ld, a.d_k / Q8_BLOCK, s.quants + i, n);
+    }
+    s.has_quants = wanted || (same && s.has_quants);
+#endif
+    s.stream = t.stream;
+    s.row0   = t.row0;
+    s.row1   = t.row1;
+}
+
 void narrow_partial(const attn_args & a, const narrow_tile & t, narrow_scratch & s, read_ahead & ahead,
                     float * head_sums, float * o, int ld_o) {
-    for (int i = 0; i < t.row1 - t.row0; ++i) {
-        const float * q = a.query(t.stream, (t.row0 + i) / a.n_q, (t.row0 + i) % a.n_q);
-        memcpy(s.queries + (size_t) i*round_up_lanes(a.d_k), q, a.d_k*sizeof(float));
-    }
+    take_queries(a, t, s);
     find_runs(a, t, s);
     narrow_scores(a, t, s, ahead);
 

@@ -7,6 +7,7 @@
 #include "rkv-attn-ahead.h"
 #include "rkv-attn-args.h"
 #include "rkv-attn-mask.h"
+#include "rkv-attn-narrow-q8.h"
 #include "rkv-arena.h"
 
 namespace rkv {
@@ -29,11 +30,16 @@ struct narrow_scratch {
     float        * scores;   // [rows, cells of a tile rounded up]; logits, then their exponentials
     float        * queries;  // [rows, d_k rounded up to whole vectors]
     float        * slopes;   // [n_head]
-    float        * unpacked; // [UNPACK_FLOATS, or four rows when those are longer]
+    float        * unpacked; // [UNPACK_FLOATS, or four rows, or q8_0 rows of Q8_CELLS cells when those are longer]
+    q8_query     * quants;   // [blocks of d_k, rows]: the queries once more, where q8_0 rows are multiplied as they are
     uint16_t     * dead;     // [cells of a tile]: 1 when no query sees the cell
     cell_run     * runs;     // [cells of a tile / 2 + 1]
     int            n_run;
     int            ld_scores;
+
+    // What `queries` and `quants` are of; -1: of nothing yet.
+    int  stream, row0, row1;
+    bool has_quants;
 
     // Takes the buffers for up to `n_rows` query rows.
     static narrow_scratch carve(arena & mem, const attn_args & a, int n_rows);

@@ -47,11 +47,13 @@
 #endif
 
 // The compiler forgets what it knows of a pointer: it computes addresses anew after a loop, which it would else keep in registers
-// meanwhile.
+// meanwhile. Or it keeps a variable in memory.
 #if defined(__GNUC__)
 #define RKV_FORGET(p) __asm__("" : "+r"(p))
+#define RKV_KEEP(x) __asm__("" : "+m"(x))
 #else
 #define RKV_FORGET(p) (void) (p)
+#define RKV_KEEP(x) (void) (x)
 #endif
 
 namespace rkv {

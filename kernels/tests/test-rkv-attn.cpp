@@ -95,6 +95,48 @@ static void head_sizes_and_query_counts(bool full) {
     }
 }
 
+// Rows of quants that are used as they lie, of every length that has whole blocks.
+static void head_sizes_of_quants() {
+    const std::pair<int, int> sizes[] = { { 32, 32 }, { 64, 64 }, { 96, 64 }, { 128, 128 }, { 192, 128 }, { 576, 512 } };
+    for (const auto & [d_k, d_v] : sizes) {
+        for (int n_q : { 1, 2, 4, 13 }) {
+            attn_case c;
+            c.d_k = d_k;
+            c.d_v = d_v;
+            c.n_q = n_q;
+            c.n_kv   = 333;
+            c.tile   = 96;
+            c.type_k = c.type_v = GGML_TYPE_Q8_0;
+            c.v_in_k = d_k == 576;
+            if (c.v_in_k) {
+                c.n_head    = 5;
+                c.n_head_kv = 1;
+            }
+            run_case(c, { 1, 3 });
+        }
+    }
+}
+
+// Rounded to whole numbers or not, a query's size is not lost, and neither is one element among larger ones.
+static void queries_of_any_size() {
+    for (float size : { 0.0f, 1e-38f, 1e-20f, 1e20f, 1e-3f }) {
+        for (ggml_type type : { GGML_TYPE_F16, GGML_TYPE_Q8_0 }) {
+            attn_case c;
+            c.d_k = c.d_v = 64;
+            c.type_k = c.type_v = type;
+            c.scale = size > 1.0f ? 1e-20f : 0.125f;
+            attn_rig rig(c, 1);
+            for (size_t i = 0; i < rig.q.size(); ++i) {
+                rig.q[i] *= i % 7 == 0 && size < 1.0f ? 1.0f : size;
+            }
+            const double error = relative_error(rig.run(backend, {}), rig.reference());
+            if (!check(error < 1e-6, c, "a query of any size has its scores")) {
+                printf("     %g: %.3e\n", size, error);
+            }
+        }
+    }
+}
+
 static void types(bool full) {
     const ggml_type all[] = { GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
                               GGML_TYPE_Q5_0, GGML_TYPE_Q5_1 };
@@ -269,13 +311,19 @@ static void masked_cells_behind_the_end_change_nothing() {
 }
 
 static void a_nan_that_is_seen_is_not_hidden() {
-    for (int n_q : { 1, 33 }) {
-        attn_case c;
-        c.n_q = n_q;
-        attn_rig rig(c, 1);
-        std::fill(rig.q.begin(), rig.q.end(), NAN);
-        const auto x = rig.run(backend, {});
-        check(std::all_of(x.begin(), x.end(), [](float f) { return std::isnan(f); }), c, "a NaN query gives NaN");
+    for (ggml_type type : { GGML_TYPE_F16, GGML_TYPE_Q8_0 }) {
+        for (int n_q : { 1, 33 }) {
+            attn_case c;
+            c.n_q = n_q;
+            c.d_k = c.d_v = 64;
+            c.type_k = c.type_v = type;
+            attn_rig rig(c, 1);
+            for (size_t i = 0; i < rig.q.size(); i += c.d_k) {
+                rig.q[i + i / c.d_k % c.d_k] = NAN; // one element of each row
+            }
+            const auto x = rig.run(backend, {});
+            check(std::all_of(x.begin(), x.end(), [](float f) { return std::isnan(f); }), c, "a NaN query gives NaN");
+        }
     }
 }
 
@@ -334,6 +382,8 @@ int main(int argc, char ** argv) {
     backend = test_cpu_init();
 
     head_sizes_and_query_counts(full);
+    head_sizes_of_quants();
+    queries_of_any_size();
     types(full);
     masks_and_sinks();
     parameters();
