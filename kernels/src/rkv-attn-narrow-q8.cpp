@@ -39,9 +39,9 @@ static __m512i bytes_of(vf x, vf by) {
 }
 
 static float largest_of(vf x, vf y) {
-    const __m512i sign = _mm512_set1_epi32(INT32_MIN);
-    const vf a = _mm512_castsi512_ps(_mm512_andnot_si512(sign, _mm512_castps_si512(x)));
-    const vf b = _mm512_castsi512_ps(_mm512_andnot_si512(sign, _mm512_castps_si512(y)));
+    const __m512i size = _mm512_set1_epi32(INT32_MAX);
+    const vf a = _mm512_castsi512_ps(_mm512_and_si512(size, _mm512_castps_si512(x)));
+    const vf b = _mm512_castsi512_ps(_mm512_and_si512(size, _mm512_castps_si512(y)));
     return vf_hmax(vf_max(a, b));
 }
 

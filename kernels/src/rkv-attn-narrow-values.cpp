@@ -36,6 +36,13 @@ template <int BYTES> struct asking_cells {
     static constexpr int PERIOD = BYTES < 2*LINE ? (2*LINE + BYTES - 1) / BYTES : 1; // cells
 };
 
+template <int BYTES> static RKV_INLINE void prefetch_bytes(const char * p) {
+    prefetch_next(p);
+    if constexpr (BYTES > LINE) {
+        prefetch_bytes<BYTES - LINE>(p + LINE);
+    }
+}
+
 // o[r][0 .. C*LANES) (+)= sum over cells of p[r] * v. WHOLE: the vectors are, else the one vector has `part` elements.
 // Inlined: a call for every few cells took a tenth of the time.
 template <int R, int C, bool WHOLE, typename T>
@@ -58,10 +65,7 @@ static RKV_INLINE void weigh_block(const value_rows & w, read_ahead::lines ahead
         if (ahead.stride > 0 && t % ask::PERIOD == 0) {
             ahead.ask<ask::PAIRS>();
         }
-        RKV_UNROLL
-        for (int b = 0; b < row_reader<T>::bytes(C*LANES); b += LINE) {
-            prefetch_next(v + b + next);
-        }
+        prefetch_bytes<row_reader<T>::bytes(C*LANES)>(v + next);
         vf weight[R];
         RKV_UNROLL
         for (int r = 0; r < R; ++r) {

@@ -22,6 +22,14 @@ pub const PROGRAMS: &[&str] = &[
 /// The programs that comparisons run from the unpatched tree.
 pub const STOCK_PROGRAMS: &[&str] = &["llama-completion", "llama-bench", "llama-perplexity"];
 
+/// One test, for each width of vectors.
+pub const ASKS: [&str; 4] = [
+    "test-rkv-asks-base",
+    "test-rkv-asks-avx2",
+    "test-rkv-asks-avx512",
+    "test-rkv-asks-vnni",
+];
+
 /// Upstream's own tests that this repository runs.
 pub const UPSTREAM_TESTS: &[&str] = &[
     "test-llama-archs",
@@ -31,6 +39,10 @@ pub const UPSTREAM_TESTS: &[&str] = &[
     "test-state-restore-fragmented",
     "test-rkv-ahead",
     "test-rkv-archs",
+    ASKS[0],
+    ASKS[1],
+    ASKS[2],
+    ASKS[3],
     "test-rkv-attn",
     "test-rkv-cuda",
     "test-rkv-device",

@@ -15,7 +15,7 @@ use rolling_kv_stage::{Built, Variant};
 use crate::archs;
 use crate::error::{Error, Result};
 use crate::model;
-use crate::native::{self, UPSTREAM_TESTS};
+use crate::native::{self, ASKS, UPSTREAM_TESTS};
 use crate::place::Place;
 use crate::process::{Ended, Run};
 use crate::report::Counts;
@@ -133,6 +133,13 @@ fn ours(bench: &Bench, root: &Path) -> Vec<Row> {
         }),
         timed("lines asked for ahead", || {
             simple(bench.program("test-rkv-ahead"), parse::closing)
+        }),
+        timed("lines that the kernel asks for", || {
+            let mut sum = Counts::default();
+            for name in ASKS {
+                sum += simple(bench.program(name), parse::closing)?;
+            }
+            Ok(sum)
         }),
         timed("processors near memory", || {
             simple(bench.program("test-rkv-numa"), parse::closing)

@@ -123,14 +123,19 @@ pub fn save_load_models(text: &str) -> Counts {
     text.lines().find_map(read).unwrap_or_default()
 }
 
-/// Our own programs: a last line "N passed, N failed".
+/// Our own programs: a last line "N passed, N failed", or with ", N skipped" behind it.
 pub fn closing(text: &str) -> Counts {
     let numbers = |line: &str| {
-        let (passed, failed) = line
-            .trim()
-            .strip_suffix(" failed")?
-            .split_once(" passed, ")?;
-        Some(Counts::new(passed.parse().ok()?, failed.parse().ok()?, 0))
+        let (line, skipped) = match line.trim().strip_suffix(" skipped") {
+            Some(line) => line.rsplit_once(", ")?,
+            None => (line.trim(), "0"),
+        };
+        let (passed, failed) = line.strip_suffix(" failed")?.split_once(" passed, ")?;
+        Some(Counts::new(
+            passed.parse().ok()?,
+            failed.parse().ok()?,
+            skipped.parse().ok()?,
+        ))
     };
     text.lines().rev().find_map(numbers).unwrap_or_default()
 }
@@ -150,6 +155,10 @@ mod tests {
         assert_eq!(
             closing("| a | equal |\n\n12 passed, 3 failed\n"),
             Counts::new(12, 3, 0)
+        );
+        assert_eq!(
+            closing("SKIP: why\n0 passed, 0 failed, 1 skipped\n"),
+            Counts::new(0, 0, 1)
         );
         assert_eq!(closing("nothing"), Counts::default());
     }
