@@ -1,8 +1,8 @@
 // Whether this processor has what the test was built for: this file is built for any.
 
-#include <cstdio>
+#include "rkv-test-asks.h"
 
-int asks_test();
+#include <cstdio>
 
 static bool can_run() {
 #if defined(RKV_ASKS_ELSEWHERE)
