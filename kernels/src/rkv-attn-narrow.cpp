@@ -22,7 +22,7 @@ bool narrow_unpacks(const attn_args & a, ggml_type type) {
 narrow_scratch narrow_scratch::carve(arena & mem, const attn_args & a, int n_rows) {
     const int n_cells = (int) std::min<int64_t>(a.tile, a.n_kv);
     const int four    = 4 * round_up_lanes(std::max(a.d_k, a.d_v));
-    const int q8_rows = Q8_CELLS * (int) ggml_row_size(GGML_TYPE_Q8_0, a.d_k / Q8_BLOCK * Q8_BLOCK) / (int) sizeof(float);
+    const int rows_q8 = Q8_CELLS * (int) ggml_row_size(GGML_TYPE_Q8_0, a.d_k / Q8_BLOCK * Q8_BLOCK) / (int) sizeof(float);
 
     narrow_scratch s;
     s.ld_scores = (n_cells + 31) / 32 * 32;
@@ -30,7 +30,7 @@ narrow_scratch narrow_scratch::carve(arena & mem, const attn_args & a, int n_row
     s.queries   = mem.take<float>((size_t) n_rows * round_up_lanes(a.d_k));
     s.quants    = mem.take<q8_query>(Q8_DOTS ? (size_t) n_rows * (a.d_k / Q8_BLOCK) : 0);
     s.slopes    = mem.take<float>(a.n_head);
-    s.unpacked  = mem.take<float>(std::max({ four, UNPACK_FLOATS, q8_rows }));
+    s.unpacked  = mem.take<float>(std::max({ four, UNPACK_FLOATS, rows_q8 }));
     s.dead      = mem.take<uint16_t>(n_cells);
     s.runs      = mem.take<cell_run>(n_cells / 2 + 1);
     s.n_run     = 0;

@@ -76,20 +76,26 @@ static void run_case(const attn_case & c, const std::vector<int> & n_threads) {
     }
 }
 
+// Rows of 576 are of a compressed kind: one KV head, whose V lies in K.
+static attn_case case_of_size(int d_k, int d_v, int n_q) {
+    attn_case c;
+    c.d_k = d_k;
+    c.d_v = d_v;
+    c.n_q = n_q;
+    c.v_in_k = d_k == 576;
+    if (c.v_in_k) {
+        c.n_head    = 5;
+        c.n_head_kv = 1;
+    }
+    return c;
+}
+
 static void head_sizes_and_query_counts(bool full) {
     const std::pair<int, int> sizes[] = { { 40, 40 }, { 64, 64 }, { 72, 72 }, { 80, 80 }, { 96, 96 }, { 112, 112 },
                                           { 128, 128 }, { 192, 128 }, { 256, 256 }, { 576, 512 }, { 100, 36 } };
     for (const auto & [d_k, d_v] : sizes) {
         for (int n_q : { 1, 2, 7, 16, 33 }) {
-            attn_case c;
-            c.d_k = d_k;
-            c.d_v = d_v;
-            c.n_q = n_q;
-            c.v_in_k = d_k == 576;
-            if (c.v_in_k) {
-                c.n_head    = 5;
-                c.n_head_kv = 1;
-            }
+            const attn_case c = case_of_size(d_k, d_v, n_q);
             run_case(c, full ? std::vector<int>{ 1, 2, 3, 5 } : std::vector<int>{ 1, 3 });
         }
     }
@@ -100,18 +106,10 @@ static void head_sizes_of_quants() {
     const std::pair<int, int> sizes[] = { { 32, 32 }, { 64, 64 }, { 96, 64 }, { 128, 128 }, { 192, 128 }, { 576, 512 } };
     for (const auto & [d_k, d_v] : sizes) {
         for (int n_q : { 1, 2, 4, 13 }) {
-            attn_case c;
-            c.d_k = d_k;
-            c.d_v = d_v;
-            c.n_q = n_q;
+            attn_case c = case_of_size(d_k, d_v, n_q);
             c.n_kv   = 333;
             c.tile   = 96;
             c.type_k = c.type_v = GGML_TYPE_Q8_0;
-            c.v_in_k = d_k == 576;
-            if (c.v_in_k) {
-                c.n_head    = 5;
-                c.n_head_kv = 1;
-            }
             run_case(c, { 1, 3 });
         }
     }
